@@ -62,6 +62,10 @@ gboolean plumb_spec_set (PlumbSpec *spec, const char *key, const char *value, GE
 void plumb_spec_unset (PlumbSpec *spec, const char *key);
 gboolean plumb_spec_is_set (PlumbSpec *spec, const char *key);
 
+/* Resolves what follows from other settings alone: run.name, algorithm.kl.estimator and the sizes of a
+ * new model that were left out. The run resolves the rest, from the model and the machine. */
+void plumb_spec_resolve_settings (PlumbSpec *spec);
+
 /* What `auto` (or a missing value) became in this run; kept apart from what is set. */
 gboolean plumb_spec_resolve (PlumbSpec *spec, const char *key, const char *value, GError **error);
 

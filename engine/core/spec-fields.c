@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define G_LOG_DOMAIN "plumbline"
+#include "config.h"
+
+#include <string.h>
+
+#include <glib/gi18n-lib.h>
+
+#include "engine/core/spec-fields.h"
+
+#define UNBOUNDED G_MAXDOUBLE
+#define ANY_INTEGER 9007199254740992.0 /* 2^53: every integer up to it is a double */
+#define TEXT_LENGTH 65536
+
+/* Short names, for a table that can be read. */
+#define TEXT PLUMB_FIELD_TEXT
+#define INTEGER PLUMB_FIELD_INTEGER
+#define REAL PLUMB_FIELD_REAL
+#define BOOLEAN PLUMB_FIELD_BOOLEAN
+#define CHOICE PLUMB_FIELD_CHOICE
+#define PATH PLUMB_FIELD_PATH
+#define TEXTS PLUMB_FIELD_TEXTS
+#define PATHS PLUMB_FIELD_PATHS
+#define REALS PLUMB_FIELD_REALS
+#define BASIC PLUMB_LEVEL_BASIC
+#define MORE PLUMB_LEVEL_MORE
+#define EXPERT PLUMB_LEVEL_EXPERT
+#define ALL PLUMB_ON_ALL
+#define ONLINE PLUMB_ON_ONLINE
+#define OFFLINE PLUMB_ON_OFFLINE
+#define SFT PLUMB_ON_SFT
+#define ENTRY PLUMB_WIDGET_ENTRY
+#define LINES PLUMB_WIDGET_TEXT
+#define SPIN PLUMB_WIDGET_SPIN
+#define SWITCH PLUMB_WIDGET_SWITCH
+#define COMBO PLUMB_WIDGET_COMBO
+#define FILES PLUMB_WIDGET_FILES
+#define FOLDER PLUMB_WIDGET_FOLDER
+#define AUTO PLUMB_FIELD_AUTO
+#define OPEN PLUMB_FIELD_MIN_OPEN
+#define OFF PLUMB_FIELD_OFF
+
+static const char *const algorithm_choices[] = { "sft", "grpo", NULL };
+static const char *const precision_choices[] = { "bf16", "fp32", NULL };
+static const char *const format_choices[] = { "auto", "prompts", "instruction", NULL };
+static const char *const overlong_choices[] = { "drop", "truncate_left", "truncate_right", NULL };
+static const char *const train_on_choices[] = { "response", "all", NULL };
+static const char *const normalize_choices[] = { "none", "mean", "mean_std", NULL };
+static const char *const aggregate_choices[] = { "token", "sequence", "constant", NULL };
+static const char *const estimator_choices[] = { "k1", "k2", "k3", NULL };
+static const char *const where_choices[] = { "reward", "loss", NULL };
+static const char *const schedule_choices[] = { "constant", "linear", "cosine", "cosine_floor", NULL };
+static const char *const export_choices[] = { "never", "end", "every", NULL };
+static const char *const reward_choices[] = { "number", "exact",  "regex", "length",
+                                              "choice", "program", NULL };
+
+static const PlumbFieldGroup groups[] = {
+  { "run", N_("Run"), N_("What is trained, and under which name.") },
+  { "warmup", N_("Warm-up"), N_("Supervised steps before the reinforcement, in the same run.") },
+  { "model", N_("Model"), N_("The model that is trained.") },
+  { "data", N_("Data"), N_("Where prompts and answers come from.") },
+  { "algorithm", N_("Algorithm"), N_("The loss and what goes into it.") },
+  { "rollout", N_("Rollout"), N_("How completions are generated.") },
+  { "train", N_("Training"), N_("The optimizer.") },
+  { "reward", N_("Reward"), N_("What scores a completion.") },
+  { "schedule", N_("Schedule"), N_("How long the run lasts.") },
+  { "checkpoint", N_("Checkpoints"), N_("What is saved, and when.") },
+  { "eval", N_("Evaluation"), N_("Measuring on held-out data.") },
+  { "telemetry", N_("Telemetry"), N_("What is recorded for viewing.") },
+};
+
+/* key, label, type, unit, default, minimum, maximum, choices,
+ * help,
+ * level, algorithms, widget, flags, OpenRLHF */
+static const PlumbField fields[] = {
+  { "run.name", N_("Name"), TEXT, NULL, NULL, 1, 80, NULL,
+    N_("The name that is shown. Automatic: from the algorithm and the model."),
+    BASIC, ALL, ENTRY, AUTO, "--logger.wandb.run_name" },
+  { "run.algorithm", N_("Algorithm"), CHOICE, NULL, "grpo", 0, 0, algorithm_choices,
+    N_("What is trained, and how."),
+    BASIC, ALL, COMBO, 0, "--algo.advantage.estimator" },
+  { "run.seed", N_("Seed"), INTEGER, NULL, "42", 0, ANY_INTEGER, NULL,
+    N_("All randomness of the run follows from it."),
+    MORE, ALL, SPIN, 0, "--train.seed" },
+  { "run.tags", N_("Tags"), TEXTS, NULL, NULL, 0, 256, NULL,
+    N_("Words for finding the run again."),
+    MORE, ALL, ENTRY, 0, NULL },
+  { "run.notes", N_("Notes"), TEXT, NULL, NULL, 0, TEXT_LENGTH, NULL,
+    N_("Anything worth remembering about the run."),
+    MORE, ALL, LINES, 0, NULL },
+  { "run.deterministic", N_("Deterministic"), BOOLEAN, NULL, NULL, 0, 0, NULL,
+    N_("Bitwise repeatable, whatever else is in a batch. Automatic: yes on a CPU."),
+    EXPERT, ALL, SWITCH, AUTO, "--train.full_determinism_enable" },
+  { "run.directory", N_("Run directory"), PATH, NULL, NULL, 0, 4096, NULL,
+    N_("Where the run is kept. Unset: a new folder in the data folder."),
+    MORE, ALL, FOLDER, 0, "--ckpt.output_dir" },
+
+  { "warmup.data", N_("Warm-up data"), PATHS, NULL, NULL, 0, 4096, NULL,
+    N_("Files of prompts with responses, or builtin:arithmetic. Unset: no warm-up."),
+    MORE, ONLINE, FILES, 0, NULL },
+  { "warmup.steps", N_("Warm-up steps"), INTEGER, N_("steps"), "0", 0, 1e9, NULL,
+    N_("Supervised steps before the reinforcement; the most of them if an accuracy is set too."),
+    MORE, ONLINE, SPIN, 0, NULL },
+  { "warmup.stop_at_pass1", N_("Stop at accuracy"), REAL, NULL, "off", 0, 1, NULL,
+    N_("Ends the warm-up at this measured share of right answers on held-out problems."),
+    MORE, ONLINE, SPIN, OFF, NULL },
+  { "warmup.learning_rate", N_("Warm-up learning rate"), REAL, NULL, "5e-6", 0, 1, NULL,
+    N_("Peak learning rate of the warm-up."),
+    MORE, ONLINE, ENTRY, OPEN, NULL },
+  { "warmup.batch", N_("Warm-up batch"), INTEGER, N_("sequences"), "128", 1, 1e6, NULL,
+    N_("Sequences per optimizer step of the warm-up."),
+    MORE, ONLINE, SPIN, 0, NULL },
+
+  { "model.policy", N_("Model"), PATH, NULL, NULL, 0, 4096, NULL,
+    N_("Folder of a Hugging Face model to start from. Not needed when a new model is made."),
+    BASIC, ALL, FOLDER, 0, "--actor.model_name_or_path" },
+  { "model.reference", N_("Reference model"), PATH, NULL, NULL, 0, 4096, NULL,
+    N_("The frozen model of the KL term. Automatic: the model as the reinforcement finds it."),
+    MORE, ONLINE, FOLDER, AUTO, "--ref.model_name_or_path" },
+  { "model.precision", N_("Precision"), CHOICE, NULL, "bf16", 0, 0, precision_choices,
+    N_("Arithmetic of the device. Master weights are fp32 in either case."),
+    MORE, ALL, COMBO, 0, "--ds.param_dtype" },
+  { "model.max_length", N_("Longest sequence"), INTEGER, N_("tokens"), "2048", 2, 1 << 24, NULL,
+    N_("Prompt and response together, at most the model's context."),
+    BASIC, ALL, SPIN, 0, "--data.max_len" },
+  { "model.new.width", N_("New model: width"), INTEGER, NULL, NULL, 8, 65536, NULL,
+    N_("Makes a model from nothing, with a byte tokenizer, instead of loading one."),
+    EXPERT, ALL, SPIN, 0, NULL },
+  { "model.new.layers", N_("New model: layers"), INTEGER, NULL, NULL, 1, 1024, NULL,
+    N_("Number of decoder blocks."),
+    EXPERT, ALL, SPIN, 0, NULL },
+  { "model.new.heads", N_("New model: heads"), INTEGER, NULL, NULL, 1, 1024, NULL,
+    N_("Attention heads; they divide the width."),
+    EXPERT, ALL, SPIN, 0, NULL },
+  { "model.new.kv_heads", N_("New model: key heads"), INTEGER, NULL, NULL, 1, 1024, NULL,
+    N_("Heads of keys and values; they divide the heads. Unset: as many as heads."),
+    EXPERT, ALL, SPIN, 0, NULL },
+  { "model.new.mlp", N_("New model: MLP width"), INTEGER, NULL, NULL, 8, 1 << 20, NULL,
+    N_("Inner width of the MLP. Unset: three times the width."),
+    EXPERT, ALL, SPIN, 0, NULL },
+  { "model.new.vocab", N_("New model: vocabulary"), INTEGER, N_("tokens"), NULL, 258, 1 << 20, NULL,
+    N_("Size of the vocabulary, at least 258 for the byte tokenizer. Unset: 260."),
+    EXPERT, ALL, SPIN, 0, NULL },
+
+  { "data.train", N_("Training data"), PATHS, NULL, NULL, 0, 4096, NULL,
+    N_("JSONL or text files, folders of them, or builtin:arithmetic; each with an optional :weight."),
+    BASIC, ALL, FILES, 0, "--data.prompt_dataset" },
+  { "data.eval", N_("Evaluation data"), PATHS, NULL, NULL, 0, 4096, NULL,
+    N_("Files that are never trained on."),
+    BASIC, ALL, FILES, 0, "--eval.dataset" },
+  { "data.format", N_("Format"), CHOICE, NULL, "auto", 0, 0, format_choices,
+    N_("What a row is: prompts (with answers), or instructions with responses."),
+    MORE, ALL, COMBO, 0, NULL },
+  { "data.prompt_key", N_("Prompt key"), TEXT, NULL, NULL, 1, 256, NULL,
+    N_("Key of the prompt in a row. Unset: guessed."),
+    MORE, ALL, ENTRY, 0, "--data.input_key" },
+  { "data.answer_key", N_("Answer key"), TEXT, NULL, NULL, 1, 256, NULL,
+    N_("Key of the right answer that rewards compare with. Unset: guessed."),
+    MORE, ONLINE, ENTRY, 0, "--data.label_key" },
+  { "data.response_key", N_("Response key"), TEXT, NULL, NULL, 1, 256, NULL,
+    N_("Key of the response that is trained on. Unset: guessed."),
+    MORE, ALL, ENTRY, 0, "--data.output_key" },
+  { "data.prompt_template", N_("Prompt template"), TEXT, NULL, NULL, 0, TEXT_LENGTH, NULL,
+    N_("Text around {prompt}, for base models: \"Question: {prompt}\\nAnswer:\". Unset: the prompt alone."),
+    MORE, ALL, LINES, 0, "--data.input_template" },
+  { "data.max_samples", N_("Most rows"), INTEGER, N_("rows"), NULL, 1, ANY_INTEGER, NULL,
+    N_("Uses only the first rows. Unset: all."),
+    MORE, ALL, SPIN, 0, "--data.max_samples" },
+  { "data.max_prompt_length", N_("Longest prompt"), INTEGER, N_("tokens"), NULL, 1, 1 << 24, NULL,
+    N_("Longer prompts are treated as overlong. Unset: what the longest sequence leaves."),
+    MORE, ALL, SPIN, 0, NULL },
+  { "data.on_overlong", N_("Overlong rows"), CHOICE, NULL, "drop", 0, 0, overlong_choices,
+    N_("What happens to a prompt that is too long; it is counted in either case."),
+    MORE, ALL, COMBO, 0, NULL },
+  { "data.shuffle", N_("Shuffle"), BOOLEAN, NULL, "yes", 0, 0, NULL,
+    N_("A new order for each pass over the data, following from the seed."),
+    MORE, ALL, SWITCH, 0, NULL },
+  { "data.train_on", N_("Train on"), CHOICE, NULL, "response", 0, 0, train_on_choices,
+    N_("Which tokens are trained: those of the response, or the prompt too."),
+    MORE, SFT, COMBO, 0, "--model.pretrain_mode_enable" },
+
+  { "algorithm.clip_low", N_("Clip below"), REAL, NULL, "0.2", 0, 1, NULL,
+    N_("The probability ratio is clipped at 1 minus this."),
+    MORE, ONLINE, SPIN, 0, "--actor.eps_clip_low_high" },
+  { "algorithm.clip_high", N_("Clip above"), REAL, NULL, "0.2", 0, 100, NULL,
+    N_("The probability ratio is clipped at 1 plus this."),
+    MORE, ONLINE, SPIN, 0, "--actor.eps_clip_low_high" },
+  { "algorithm.aggregate", N_("Aggregate"), CHOICE, NULL, "token", 0, 0, aggregate_choices,
+    N_("Mean over all tokens, over sequences of token means, or a sum over a constant count."),
+    EXPERT, ONLINE, COMBO, 0, NULL },
+  { "algorithm.kl.coefficient", N_("KL coefficient"), REAL, NULL, "0.01", 0, 1000, NULL,
+    N_("Weight of the pull towards the reference model; 0 needs no reference model."),
+    BASIC, ONLINE, SPIN, 0, "--algo.kl.init_coef" },
+  { "algorithm.kl.estimator", N_("KL estimator"), CHOICE, NULL, NULL, 0, 0, estimator_choices,
+    N_("Automatic: k1 in the reward, k3 in the loss."),
+    EXPERT, ONLINE, COMBO, AUTO, "--algo.kl.estimator" },
+  { "algorithm.kl.where", N_("KL belongs to"), CHOICE, NULL, "loss", 0, 0, where_choices,
+    N_("Whether the KL term is taken from the reward or added to the loss."),
+    EXPERT, ONLINE, COMBO, 0, "--algo.kl.use_loss" },
+  { "algorithm.entropy", N_("Entropy bonus"), REAL, NULL, "0", 0, 100, NULL,
+    N_("Weight of the mean entropy in the objective."),
+    EXPERT, ONLINE, SPIN, 0, "--actor.entropy_coef" },
+  { "algorithm.epochs", N_("Passes per batch"), INTEGER, NULL, "1", 1, 1000, NULL,
+    N_("How often each batch of rollouts is trained on."),
+    MORE, ONLINE, SPIN, 0, "--train.max_epochs" },
+  { "algorithm.advantage.normalize", N_("Normalize advantages"), CHOICE, NULL, "mean_std", 0, 0, normalize_choices,
+    N_("Takes the group's mean off the reward, and divides by its deviation too."),
+    EXPERT, ONLINE, COMBO, 0, "--algo.advantage.no_std_norm" },
+
+  { "rollout.prompts_per_step", N_("Prompts per step"), INTEGER, N_("prompts"), "128", 1, 1e6, NULL,
+    N_("Prompts that each step generates completions for."),
+    BASIC, ONLINE, SPIN, 0, "--rollout.batch_size" },
+  { "rollout.samples", N_("Samples per prompt"), INTEGER, N_("completions"), "8", 1, 4096, NULL,
+    N_("Completions of each prompt; they are compared with each other."),
+    BASIC, ONLINE, SPIN, 0, "--rollout.n_samples_per_prompt" },
+  { "rollout.max_new_tokens", N_("Longest response"), INTEGER, N_("tokens"), "1024", 1, 1 << 24, NULL,
+    N_("Completions are cut here."),
+    BASIC, ONLINE, SPIN, 0, "--rollout.max_new_tokens" },
+  { "rollout.min_new_tokens", N_("Shortest response"), INTEGER, N_("tokens"), "1", 1, 1 << 24, NULL,
+    N_("No completion ends before this many tokens."),
+    EXPERT, ONLINE, SPIN, 0, NULL },
+  { "rollout.temperature", N_("Temperature"), REAL, NULL, "1", 0, 100, NULL,
+    N_("Of the sampling; log-probabilities are those after it."),
+    BASIC, ONLINE, SPIN, OPEN, "--rollout.temperature" },
+  { "rollout.stop", N_("Stop at"), TEXTS, NULL, NULL, 0, 256, NULL,
+    N_("Texts that end a completion. Unset: the model's end-of-sequence tokens alone."),
+    MORE, ONLINE, ENTRY, 0, NULL },
+  { "rollout.max_running", N_("Sequences at once"), INTEGER, N_("sequences"), NULL, 1, 65536, NULL,
+    N_("Sequences decoded at the same time. Automatic: what memory allows."),
+    EXPERT, ONLINE, SPIN, AUTO, "--rollout.vllm_generate_batch_size" },
+  { "rollout.page_tokens", N_("Tokens per page"), INTEGER, N_("tokens"), "64", 1, 4096, NULL,
+    N_("Size of a page of the key-value cache."),
+    EXPERT, ONLINE, SPIN, 0, NULL },
+  { "rollout.kv_memory", N_("Cache memory"), REAL, N_("share"), NULL, 0, 1, NULL,
+    N_("Share of the free memory that the key-value cache may take."),
+    EXPERT, ONLINE, SPIN, AUTO | OPEN, "--vllm.gpu_memory_utilization" },
+
+  { "train.batch", N_("Batch"), INTEGER, N_("sequences"), "128", 1, 1e6, NULL,
+    N_("Sequences per optimizer step."),
+    BASIC, ALL, SPIN, 0, "--train.batch_size" },
+  { "train.tokens_per_micro_batch", N_("Tokens per micro-batch"), INTEGER, N_("tokens"), NULL, 1, 1 << 26, NULL,
+    N_("Tokens that go through the model at once. It changes speed and memory, never the result."),
+    EXPERT, ALL, SPIN, AUTO, "--train.max_tokens_per_gpu" },
+  { "train.learning_rate", N_("Learning rate"), REAL, NULL, "1e-6", 0, 1, NULL,
+    N_("Its peak, after the warm-up."),
+    BASIC, ALL, ENTRY, OPEN, "--actor.adam.lr" },
+  { "train.betas", N_("Betas"), REALS, NULL, "0.9, 0.95", 0, 1, NULL,
+    N_("The two decay rates of Adam."),
+    EXPERT, ALL, ENTRY, 0, "--actor.adam.betas" },
+  { "train.epsilon", N_("Epsilon"), REAL, NULL, "1e-8", 0, 1, NULL,
+    N_("Added to the denominator of Adam."),
+    EXPERT, ALL, ENTRY, OPEN, "--actor.adam.eps" },
+  { "train.weight_decay", N_("Weight decay"), REAL, NULL, "0", 0, 10, NULL,
+    N_("On matrices only."),
+    MORE, ALL, SPIN, 0, "--actor.adam.weight_decay" },
+  { "train.max_grad_norm", N_("Clip gradient norm"), REAL, NULL, "1", 0, UNBOUNDED, NULL,
+    N_("Longer gradients are scaled down to this length; off: never."),
+    MORE, ALL, SPIN, OFF, "--actor.max_norm" },
+  { "train.schedule", N_("Schedule"), CHOICE, NULL, "cosine_floor", 0, 0, schedule_choices,
+    N_("How the learning rate falls; cosine_floor ends at a tenth of the peak."),
+    MORE, ALL, COMBO, 0, "--actor.lr_scheduler" },
+  { "train.warmup", N_("Learning-rate warm-up"), REAL, NULL, "0.03", 0, 1e9, NULL,
+    N_("Share of all updates over which the learning rate rises; a number of updates if 1 or more."),
+    MORE, ALL, SPIN, 0, "--actor.lr_warmup_ratio" },
+  { "train.nan_limit", N_("Limit of bad steps"), INTEGER, N_("steps"), "3", 0, 1e6, NULL,
+    N_("Updates without a finite gradient are skipped; more than this many in a row end the run."),
+    EXPERT, ALL, SPIN, 0, NULL },
+
+  { "reward.functions", N_("Reward functions"), TEXTS, NULL, NULL, 0, 256, reward_choices,
+    N_("What scores a completion, each with an optional :weight. Options stand in [reward NAME]."),
+    BASIC, ONLINE, ENTRY, 0, "--reward.remote_url" },
+  { "reward.clip", N_("Clip reward"), REALS, NULL, "-10, 10", -UNBOUNDED, UNBOUNDED, NULL,
+    N_("Lowest and highest reward after the baseline."),
+    EXPERT, ONLINE, ENTRY, 0, "--reward.clip_range" },
+  { "reward.truncated", N_("Cut responses"), REAL, NULL, "off", -UNBOUNDED, 1, NULL,
+    N_("From 0 to 1: multiplies the reward of a cut response. Below 0: replaces it."),
+    MORE, ONLINE, ENTRY, OFF, "--reward.stop_properly_penalty_coef" },
+  { "reward.timeout", N_("Timeout"), REAL, N_("s"), "30", 0, 86400, NULL,
+    N_("A call that takes longer has failed."),
+    EXPERT, ONLINE, SPIN, OPEN, NULL },
+
+  { "schedule.steps", N_("Steps"), INTEGER, N_("steps"), "0", 0, 1e9, NULL,
+    N_("How many steps to train; 0: as the epochs say."),
+    BASIC, ALL, SPIN, 0, NULL },
+  { "schedule.epochs", N_("Epochs"), REAL, NULL, "1", 0, 1e6, NULL,
+    N_("Passes over the training data, where steps is 0."),
+    BASIC, ALL, SPIN, OPEN, "--train.num_episodes" },
+
+  { "checkpoint.every", N_("Checkpoint every"), INTEGER, N_("steps"), "50", 0, 1e9, NULL,
+    N_("Steps between checkpoints; 0: at the end alone."),
+    MORE, ALL, SPIN, 0, "--ckpt.save_steps" },
+  { "checkpoint.keep", N_("Checkpoints kept"), INTEGER, NULL, "3", 1, 1e6, NULL,
+    N_("Older ones are removed."),
+    MORE, ALL, SPIN, 0, "--ckpt.max_num" },
+  { "checkpoint.export", N_("Export"), CHOICE, NULL, "end", 0, 0, export_choices,
+    N_("When a Hugging Face folder of the model is written."),
+    MORE, ALL, COMBO, 0, "--ckpt.save_hf" },
+
+  { "eval.every", N_("Evaluate every"), INTEGER, N_("steps"), "off", 0, 1e9, NULL,
+    N_("Steps between evaluations; off: never."),
+    MORE, ALL, SPIN, OFF, "--eval.steps" },
+  { "eval.samples", N_("Samples per prompt"), INTEGER, N_("completions"), "4", 1, 4096, NULL,
+    N_("Completions of each prompt of an evaluation."),
+    MORE, ALL, SPIN, 0, "--eval.n_samples_per_prompt" },
+  { "eval.temperature", N_("Temperature"), REAL, NULL, "0.6", 0, 100, NULL,
+    N_("Of the sampling in an evaluation; 0 takes the likeliest token."),
+    MORE, ALL, SPIN, 0, "--eval.temperature" },
+  { "eval.max_prompts", N_("Most prompts"), INTEGER, N_("prompts"), "256", 1, 1e9, NULL,
+    N_("Prompts of each data set that are evaluated."),
+    MORE, ALL, SPIN, 0, NULL },
+
+  { "telemetry.samples_per_step", N_("Samples kept per step"), INTEGER, NULL, "64", -1, 1e9, NULL,
+    N_("Completions that are kept for reading; -1: all."),
+    EXPERT, ALL, SPIN, 0, NULL },
+  { "telemetry.token_detail", N_("Detail per token"), BOOLEAN, NULL, "yes", 0, 0, NULL,
+    N_("Keeps log-probability, KL and advantage of each token of a kept completion."),
+    EXPERT, ONLINE, SWITCH, 0, NULL },
+  { "telemetry.max_size", N_("Size limit"), INTEGER, N_("bytes"), "2 GiB", 1 << 20, ANY_INTEGER, NULL,
+    N_("Largest size of the kept completions; beyond it old steps are thinned."),
+    EXPERT, ALL, ENTRY, 0, NULL },
+};
+
+/* Defaults that differ from the row's own. */
+static const struct
+{
+  PlumbAlgorithm algorithm;
+  const char *key;
+  const char *standard;
+} algorithm_defaults[] = {
+  { PLUMB_ALGORITHM_SFT, "train.learning_rate", "5e-6" },
+};
+
+const PlumbField *
+plumb_fields (gsize *n)
+{
+  *n = G_N_ELEMENTS (fields);
+  return fields;
+}
+
+const PlumbFieldGroup *
+plumb_field_groups (gsize *n)
+{
+  *n = G_N_ELEMENTS (groups);
+  return groups;
+}
+
+const PlumbField *
+plumb_field_find (const char *key)
+{
+  static gsize once;
+  static GHashTable *by_key;
+
+  if (g_once_init_enter (&once))
+    {
+      by_key = g_hash_table_new (g_str_hash, g_str_equal);
+      for (gsize i = 0; i < G_N_ELEMENTS (fields); i++)
+        g_hash_table_insert (by_key, (gpointer) fields[i].key, (gpointer) &fields[i]);
+      g_once_init_leave (&once, 1);
+    }
+  return g_hash_table_lookup (by_key, key);
+}
+
+gsize
+plumb_field_group_length (const char *key)
+{
+  return strcspn (key, ".");
+}
+
+const char *
+plumb_field_default (const PlumbField *field, PlumbAlgorithm algorithm)
+{
+  for (gsize i = 0; i < G_N_ELEMENTS (algorithm_defaults); i++)
+    if (algorithm_defaults[i].algorithm == algorithm
+        && g_str_equal (algorithm_defaults[i].key, field->key))
+      return algorithm_defaults[i].standard;
+  return field->flags & PLUMB_FIELD_AUTO ? "auto" : field->standard;
+}
+
+const char *
+plumb_algorithm_name (PlumbAlgorithm algorithm)
+{
+  g_return_val_if_fail ((guint) algorithm < PLUMB_N_ALGORITHMS, "");
+  return algorithm_choices[algorithm];
+}
