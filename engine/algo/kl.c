@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "engine/algo/kl.h"
+
+#include <math.h>   // defines: exp
+#include <stddef.h> // defines: NULL
+
+#define LIMIT 10.0
+
+double
+plumb_kl (enum plumb_kl_estimator estimator, double d, double *derivative)
+{
+  double value = d, slope = 1;
+  if (estimator == PLUMB_KL_K2)
+    {
+      value = d * d / 2;
+      slope = d;
+    }
+  else if (estimator == PLUMB_KL_K3)
+    {
+      value = exp (-d) - 1 + d;
+      slope = 1 - exp (-d);
+    }
+  if (value > LIMIT || value < -LIMIT)
+    {
+      value = value > 0 ? LIMIT : -LIMIT;
+      slope = 0;
+    }
+  if (derivative)
+    *derivative = slope;
+  return value;
+}

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define G_LOG_DOMAIN "plumbline"
+
+#include "config.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "engine/core/error.h"
+#include "engine/model/decoder.h"
+
+static int
+qkv_rows (const PlumbModelConfig *config)
+{
+  return (config->heads + 2 * config->groups) * config->head_size;
+}
+
+static const void *
+weight_at (const PlumbModel *model, PlumbWeightRole role, int block)
+{
+  const PlumbWeight *row = plumb_weight_table_find (model->table, role, block);
+  char *base = model->device->ops->arena_base (model->weights);
+  return row ? base + row->first * dev_type_size (model->type) : NULL;
+}
+
+static struct dev_matrix
+matrix_at (const PlumbModel *model, PlumbWeightRole role, int block, int rows, int cols)
+{
+  return (struct dev_matrix){ weight_at (model, role, block), NULL, rows, cols };
+}
+
+static void
+bind_weights (PlumbModel *model)
+{
+  const PlumbModelConfig *c = model->config;
+  model->blocks = g_new0 (PlumbBlock, c->layers);
+  for (int i = 0; i < c->layers; i++)
+    {
+      PlumbBlock *block = &model->blocks[i];
+      block->input_norm = weight_at (model, PLUMB_WEIGHT_INPUT_NORM, i);
+      block->post_norm = weight_at (model, PLUMB_WEIGHT_POST_NORM, i);
+      block->qkv_bias = weight_at (model, PLUMB_WEIGHT_Q_BIAS, i);
+      block->q_norm = weight_at (model, PLUMB_WEIGHT_Q_NORM, i);
+      block->k_norm = weight_at (model, PLUMB_WEIGHT_K_NORM, i);
+      block->qkv = matrix_at (model, PLUMB_WEIGHT_Q, i, qkv_rows (c), c->width);
+      block->o = matrix_at (model, PLUMB_WEIGHT_O, i, c->width, c->heads * c->head_size);
+      block->gate_up = matrix_at (model, PLUMB_WEIGHT_GATE, i, 2 * c->mlp, c->width);
+      block->down = matrix_at (model, PLUMB_WEIGHT_DOWN, i, c->width, c->mlp);
+    }
+  model->embed = weight_at (model, PLUMB_WEIGHT_EMBED, -1);
+  model->final_norm = weight_at (model, PLUMB_WEIGHT_FINAL_NORM, -1);
+  model->score = weight_at (model, PLUMB_WEIGHT_SCORE, -1);
+  model->head = matrix_at (model, c->tied ? PLUMB_WEIGHT_EMBED : PLUMB_WEIGHT_HEAD, -1, c->vocabulary,
+                           c->width);
+}
+
+/* Angles as transformers computes them: float frequency times float position, then cosine and sine. */
+static gboolean
+make_rope (PlumbModel *model, GError **error)
+{
+  int half = model->config->head_size / 2;
+  gsize count = (gsize) model->positions * half;
+  model->rope = plumb_device_allocate (model->device, 2 * count * sizeof (float), "rope tables", error);
+  if (!model->rope)
+    return FALSE;
+  g_autofree double *frequencies = g_new (double, half);
+  g_autofree float *values = g_new (float, 2 * count);
+  plumb_rope_frequencies (&model->config->rope, model->config->head_size, frequencies);
+  for (int position = 0; position < model->positions; position++)
+    for (int i = 0; i < half; i++)
+      {
+        float angle = (float) position * (float) frequencies[i];
+        values[(gsize) position * half + i] = (float) cos ((double) angle);
+        values[count + (gsize) position * half + i] = (float) sin ((double) angle);
+      }
+  float *base = model->device->ops->arena_base (model->rope);
+  model->device->ops->upload (model->device->context, base, values, 2 * count * sizeof (float));
+  model->rope_cos = base;
+  model->rope_sin = base + count;
+  return TRUE;
+}
+
+/* Everything but the values of the weights. */
+static PlumbModel *
+model_alloc (PlumbDevice *device, PlumbModelConfig *config, enum dev_type type, int max_length,
+             GError **error)
+{
+  g_autoptr (PlumbModel) model = g_new0 (PlumbModel, 1);
+  model->device = device;
+  model->config = config;
+  model->type = type;
+  model->version = 1;
+  model->positions = max_length > 0 ? MIN (max_length, config->positions) : config->positions;
+  model->table = plumb_weight_table_new (config);
+  model->weights = plumb_device_allocate (device, model->table->elements * dev_type_size (type), "weights",
+                                          error);
+  if (!model->weights || !make_rope (model, error))
+    return NULL;
+  bind_weights (model);
+  return g_steal_pointer (&model);
+}
+
+PlumbModel *
+plumb_model_load (PlumbDevice *device, const char *dir, enum dev_type type, int max_length, GError **error)
+{
+  PlumbModelConfig *config = plumb_model_config_load (dir, error);
+  if (!config)
+    return NULL;
+  for (guint i = 0; i < config->notices->len; i++)
+    g_message ("%s/config.json: %s", dir, (char *) g_ptr_array_index (config->notices, i));
+  g_autoptr (PlumbSafetensors) tensors = plumb_safetensors_open_model (dir, error);
+  if (!tensors)
+    {
+      plumb_model_config_free (config);
+      return NULL;
+    }
+  g_autoptr (PlumbModel) model = model_alloc (device, config, type, max_length, error);
+  if (!model
+      || !plumb_weights_load (device, model->table, config, plumb_model_weights (model), type, tensors,
+                              error))
+    return NULL;
+  return g_steal_pointer (&model);
+}
+
+PlumbModel *
+plumb_model_new (PlumbDevice *device, PlumbModelConfig *config, enum dev_type type, int max_length,
+                 guint64 seed, GError **error)
+{
+  g_autoptr (PlumbModel) model = model_alloc (device, config, type, max_length, error);
+  if (!model)
+    return NULL;
+  plumb_weights_initialise (device, model->table, config, plumb_model_weights (model), type, seed);
+  return g_steal_pointer (&model);
+}
+
+void
+plumb_model_free (PlumbModel *model)
+{
+  if (!model)
+    return;
+  const struct dev_ops *ops = model->device->ops;
+  ops->arena_free (model->weights);
+  ops->arena_free (model->packed);
+  ops->arena_free (model->rope);
+  g_free (model->blocks);
+  plumb_weight_table_free (model->table);
+  plumb_model_config_free (model->config);
+  g_free (model);
+}
+
+void *
+plumb_model_weights (PlumbModel *model)
+{
+  return model->device->ops->arena_base (model->weights);
+}
+
+/* Calls `visit` on each matrix that is worth packing. */
+static void
+for_each_matrix (PlumbModel *model, void (*visit) (PlumbModel *, struct dev_matrix *, PlumbCutter *),
+                 PlumbCutter *cutter)
+{
+  for (int i = 0; i < model->config->layers; i++)
+    {
+      visit (model, &model->blocks[i].qkv, cutter);
+      visit (model, &model->blocks[i].o, cutter);
+      visit (model, &model->blocks[i].gate_up, cutter);
+      visit (model, &model->blocks[i].down, cutter);
+    }
+  if (!model->config->score)
+    visit (model, &model->head, cutter);
+}
+
+static void
+pack_matrix (PlumbModel *model, struct dev_matrix *matrix, PlumbCutter *cutter)
+{
+  const struct dev_ops *ops = model->device->ops;
+  gsize bytes = ops->pack_size (model->device->context, matrix->rows, matrix->cols, model->type);
+  void *to = bytes ? plumb_cut (cutter, bytes) : NULL;
+  if (!to)
+    return;
+  ops->pack (model->device->context, to, matrix->data, matrix->rows, matrix->cols, model->type);
+  matrix->packed = to;
+}
+
+static gsize
+packed_bytes (PlumbDevice *device, const PlumbModelConfig *c, enum dev_type type)
+{
+  struct
+  {
+    int rows, cols, times;
+  } matrices[] = {
+    { qkv_rows (c), c->width, c->layers },
+    { c->width, c->heads * c->head_size, c->layers },
+    { 2 * c->mlp, c->width, c->layers },
+    { c->width, c->mlp, c->layers },
+    { c->vocabulary, c->width, c->score ? 0 : 1 },
+  };
+  gsize bytes = 0;
+  for (gsize i = 0; i < G_N_ELEMENTS (matrices); i++)
+    bytes += matrices[i].times
+             * dev_align (device->ops->pack_size (device->context, matrices[i].rows, matrices[i].cols, type));
+  return bytes;
+}
+
+gsize
+plumb_model_bytes (PlumbDevice *device, const PlumbModelConfig *config, enum dev_type type, int positions,
+                   gboolean packed)
+{
+  g_autoptr (PlumbWeightTable) table = plumb_weight_table_new (config);
+  gsize bytes = table->elements * dev_type_size (type);
+  bytes += (gsize) positions * config->head_size * sizeof (float);
+  return bytes + (packed ? packed_bytes (device, config, type) : 0);
+}
+
+gboolean
+plumb_model_pack (PlumbModel *model, GError **error)
+{
+  if (model->packed_version == model->version)
+    return TRUE;
+  const struct dev_ops *ops = model->device->ops;
+  gsize bytes = packed_bytes (model->device, model->config, model->type);
+  if (bytes && !model->packed)
+    model->packed = plumb_device_allocate (model->device, bytes, "packed weights", error);
+  if (bytes && !model->packed)
+    return FALSE;
+  PlumbCutter cutter = { bytes ? ops->arena_base (model->packed) : NULL, 0 };
+  for_each_matrix (model, pack_matrix, &cutter);
+  model->packed_version = model->version;
+  return plumb_device_check (model->device, error);
+}
+
+static void
+unpack_matrix (PlumbModel *model, struct dev_matrix *matrix, PlumbCutter *cutter)
+{
+  matrix->packed = NULL;
+}
+
+void
+plumb_model_touch (PlumbModel *model)
+{
+  model->version++;
+  for_each_matrix (model, unpack_matrix, NULL);
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "engine/model/weights.h"
+
+G_BEGIN_DECLS
+
+/* Weight matrices and vectors of one block, as the ops take them. */
+typedef struct
+{
+  const void *input_norm, *post_norm;
+  struct dev_matrix qkv, o, gate_up, down;
+  const void *qkv_bias, *q_norm, *k_norm; /* NULL where the model has none */
+} PlumbBlock;
+
+/* A decoder on a device: one table, one arena, one forward pass for rollout and trainer. */
+typedef struct
+{
+  PlumbDevice *device; /* borrowed */
+  PlumbModelConfig *config;
+  PlumbWeightTable *table;
+  enum dev_type type;
+  struct dev_arena *weights; /* (table->elements) of type */
+  struct dev_arena *packed;  /* copies in the backend's layout, or NULL */
+  guint64 version;           /* counts updates of the weights */
+  guint64 packed_version;    /* version that `packed` was made from; 0: none */
+  PlumbBlock *blocks;        /* (layers) */
+  const void *embed, *final_norm, *score;
+  struct dev_matrix head;
+  struct dev_arena *rope; /* cosines then sines, (positions, D / 2) each */
+  const float *rope_cos, *rope_sin;
+  int positions; /* rows of the rope table: longest sequence */
+} PlumbModel;
+
+/* Loads a Hugging Face directory. `max_length` bounds the sequences; 0: the model's own. */
+PlumbModel *plumb_model_load (PlumbDevice *device, const char *dir, enum dev_type type, int max_length,
+                              GError **error);
+/* A model made from nothing; takes over the config. */
+PlumbModel *plumb_model_new (PlumbDevice *device, PlumbModelConfig *config, enum dev_type type,
+                             int max_length, guint64 seed, GError **error);
+void plumb_model_free (PlumbModel *model);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (PlumbModel, plumb_model_free)
+
+/* Bytes that a model of this table keeps on the device: weights, packed copies, rope. */
+gsize plumb_model_bytes (PlumbDevice *device, const PlumbModelConfig *config, enum dev_type type,
+                         int positions, gboolean packed);
+
+void *plumb_model_weights (PlumbModel *model);
+
+/* Makes the packed copies for the current version, if they are older. Products give equal bits with and
+ * without; a decode step of few rows is faster with. */
+gboolean plumb_model_pack (PlumbModel *model, GError **error);
+/* To be called after every change of the weights: their version grows and packed copies are stale. */
+void plumb_model_touch (PlumbModel *model);
+
+/* Buffers of a pass over at most `tokens` tokens of at most `sequences` sequences. */
+typedef struct _PlumbBuffers PlumbBuffers;
+
+typedef struct
+{
+  int tokens;
+  int sequences;
+  int head_rows;     /* rows given to the head at a time; 0: tokens */
+  int table_stride;  /* pages per sequence, 0 without paging */
+  gboolean training; /* keep the activations of every block for the backward pass */
+} PlumbBufferPlan;
+
+gsize plumb_buffers_bytes (const PlumbModelConfig *config, enum dev_type type,
+                           const PlumbBufferPlan *plan);
+PlumbBuffers *plumb_buffers_new (PlumbModel *model, const PlumbBufferPlan *plan, GError **error);
+void plumb_buffers_free (PlumbBuffers *buffers);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (PlumbBuffers, plumb_buffers_free)
+
+/* Which tokens a pass is over; host arrays. Without pages the keys are those of the pass itself. */
+typedef struct
+{
+  int sequences;
+  const gint32 *ids;       /* (tokens) laid end to end */
+  const gint32 *offsets;   /* (sequences + 1) */
+  const gint32 *contexts;  /* (sequences) length with this pass; NULL: the pass is the whole sequence */
+  const gint32 *slots;     /* (tokens) KV rows, with pages only */
+  const gint32 *pages;     /* (sequences, table_stride), with pages only */
+  int table_stride;
+  int page_tokens;
+  const struct dev_kv *kv; /* (layers) the paged cache; NULL: contiguous */
+} PlumbPass;
+
+/* Runs the blocks: hidden rows after the final norm stay in the buffers. */
+gboolean plumb_model_forward (PlumbModel *model, PlumbBuffers *buffers, const PlumbPass *pass,
+                              GError **error);
+
+/* Row `rows[i]` of the last forward pass predicts targets[i]; host log-probs and entropies (n), nats. At most
+ * the plan's head_rows. */
+gboolean plumb_model_log_probs (PlumbModel *model, PlumbBuffers *buffers, const gint32 *rows,
+                                const gint32 *targets, int n, double temperature, float *log_probs,
+                                float *entropies, GError **error);
+/* The same rows' logits: (n, vocabulary) on the host. */
+gboolean plumb_model_logits (PlumbModel *model, PlumbBuffers *buffers, const gint32 *rows, int n,
+                             float *logits, GError **error);
+#define PLUMB_MAX_FORBIDDEN 64
+
+/* Samples a token for each of rows (n); see dev_ops.head_sample. At most PLUMB_MAX_FORBIDDEN ids are
+ * forbidden. */
+gboolean plumb_model_sample (PlumbModel *model, PlumbBuffers *buffers, const gint32 *rows, int n,
+                             double temperature, guint64 seed, const struct dev_random *random,
+                             const gint32 *forbidden, int n_forbidden, const guint8 *ban, gint32 *tokens,
+                             float *log_probs, GError **error);
+/* Values of rows (n) by the score head. */
+gboolean plumb_model_values (PlumbModel *model, PlumbBuffers *buffers, const gint32 *rows, int n,
+                             float *values, GError **error);
+
+/* Gradients of all weights, added to `gradients` (table->elements, device), from the derivatives of the
+ * rows that the last plumb_model_log_probs (or _values) computed: host arrays (n). */
+gboolean plumb_model_backward (PlumbModel *model, PlumbBuffers *buffers, float *gradients,
+                               const float *dlog_probs, const float *dentropies, GError **error);
+gboolean plumb_model_backward_values (PlumbModel *model, PlumbBuffers *buffers, float *gradients,
+                                      const float *dvalues, GError **error);
+
+G_END_DECLS

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include <glib.h>
+
+#include "kernels/device.h"
+
+G_BEGIN_DECLS
+
+/* A backend and one open context of it. */
+typedef struct
+{
+  const struct dev_ops *ops;
+  struct dev_context *context;
+} PlumbDevice;
+
+/* Opens "cpu" with a workspace of so many bytes. An unknown name is PLUMB_ERROR_ENVIRONMENT. */
+PlumbDevice *plumb_device_open (const char *name, gsize workspace, GError **error);
+void plumb_device_close (PlumbDevice *device);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (PlumbDevice, plumb_device_close)
+
+/* Waits for the queue; FALSE with what went wrong. */
+gboolean plumb_device_check (PlumbDevice *device, GError **error);
+
+/* An arena with all of its bytes committed. */
+struct dev_arena *plumb_device_allocate (PlumbDevice *device, gsize bytes, const char *what,
+                                         GError **error);
+
+/* Cuts an arena into aligned parts; with base NULL it only measures. */
+typedef struct
+{
+  char *base;
+  gsize used;
+} PlumbCutter;
+
+static inline void *
+plumb_cut (PlumbCutter *cutter, gsize bytes)
+{
+  void *part = cutter->base ? cutter->base + cutter->used : NULL;
+  cutter->used += dev_align (bytes);
+  return part;
+}
+
+G_END_DECLS

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The one forward pass, for rollout and trainer alike, and its gradient. */
+
+#define G_LOG_DOMAIN "plumbline"
+
+#include "config.h"
+
+#include <math.h>
+
+#include "engine/core/error.h"
+#include "engine/model/buffers.h"
+
+static struct dev_attention
+attention_of (const PlumbModel *model, int block)
+{
+  const PlumbModelConfig *c = model->config;
+  return (struct dev_attention){
+    .heads = c->heads,
+    .groups = c->groups,
+    .head_size = c->head_size,
+    .window = c->windowed[block] ? c->window : 0,
+    .scale = 1.0f / sqrtf ((float) c->head_size),
+  };
+}
+
+static struct dev_qkv
+qkv_of (const PlumbModel *model, int block)
+{
+  const PlumbBlock *b = &model->blocks[block];
+  return (struct dev_qkv){ b->qkv_bias, b->q_norm, b->k_norm, (float) model->config->norm_eps,
+                           model->rope_cos, model->rope_sin };
+}
+
+static void
+upload (PlumbBuffers *b, gint32 *to, const gint32 *from, gsize n)
+{
+  b->device->ops->upload (b->device->context, to, from, n * sizeof (gint32));
+}
+
+static gboolean
+check_pass (const PlumbModel *model, const PlumbBuffers *b, const PlumbPass *pass, GError **error)
+{
+  int tokens = pass->offsets[pass->sequences];
+  if (tokens > b->plan.tokens || pass->sequences > b->plan.sequences
+      || (pass->kv && pass->table_stride > b->plan.table_stride))
+    {
+      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED,
+                   "a pass of %d tokens in %d sequences does not fit buffers for %d in %d", tokens,
+                   pass->sequences, b->plan.tokens, b->plan.sequences);
+      return FALSE;
+    }
+  for (int i = 0; i < tokens; i++)
+    if (pass->ids[i] < 0 || pass->ids[i] >= model->config->vocabulary)
+      {
+        g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
+                     "token id %d is outside the model's vocabulary of %d", pass->ids[i],
+                     model->config->vocabulary);
+        return FALSE;
+      }
+  for (int s = 0; s < pass->sequences; s++)
+    {
+      int length = pass->contexts ? pass->contexts[s] : pass->offsets[s + 1] - pass->offsets[s];
+      if (length <= model->positions)
+        continue;
+      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
+                   "a sequence of %d tokens is longer than the %d that the model was opened for "
+                   "(model.max_length)", length, model->positions);
+      return FALSE;
+    }
+  return TRUE;
+}
+
+/* Puts the description of the pass on the device. */
+static void
+set_batch (PlumbBuffers *b, const PlumbPass *pass)
+{
+  int tokens = pass->offsets[pass->sequences];
+  g_autofree gint32 *positions = g_new (gint32, tokens);
+  g_autofree gint32 *contexts = g_new (gint32, pass->sequences);
+  int longest = 0;
+  for (int s = 0; s < pass->sequences; s++)
+    {
+      int length = pass->offsets[s + 1] - pass->offsets[s];
+      contexts[s] = pass->contexts ? pass->contexts[s] : length;
+      longest = MAX (longest, contexts[s]);
+      for (int i = 0; i < length; i++)
+        positions[pass->offsets[s] + i] = contexts[s] - length + i;
+    }
+  upload (b, b->ids, pass->ids, tokens);
+  upload (b, b->positions, positions, tokens);
+  upload (b, b->offsets, pass->offsets, pass->sequences + 1);
+  upload (b, b->contexts, contexts, pass->sequences);
+  b->batch = (struct dev_batch){ .tokens = tokens,
+                                 .sequences = pass->sequences,
+                                 .max_context = longest,
+                                 .positions = b->positions,
+                                 .query_offsets = b->offsets,
+                                 .contexts = b->contexts };
+  if (!pass->kv)
+    return;
+  upload (b, b->slots, pass->slots, tokens);
+  upload (b, b->pages, pass->pages, (gsize) pass->sequences * pass->table_stride);
+  b->batch.slots = b->slots;
+  b->batch.block_table = b->pages;
+  b->batch.table_stride = pass->table_stride;
+  b->batch.page_tokens = pass->page_tokens;
+}
+
+/* One block. `x` is the residual stream and `delta` what the block before it adds. */
+static void
+block_forward (PlumbModel *model, PlumbBuffers *b, int i, const float *x, const void *delta,
+               const struct dev_kv *kv)
+{
+  const struct dev_ops *ops = model->device->ops;
+  struct dev_context *context = model->device->context;
+  const PlumbBlock *w = &model->blocks[i];
+  PlumbBlockBuffers *a = &b->block[i % b->blocks];
+  struct dev_attention attention = attention_of (model, i);
+  struct dev_qkv qkv = qkv_of (model, i);
+  int t = b->batch.tokens, width = model->config->width;
+  float eps = (float) model->config->norm_eps;
+  ops->add_norm_forward (context, a->sum1, a->norm1, a->rstd1, x, delta, w->input_norm, eps, t, width,
+                         model->type);
+  ops->linear_forward (context, a->raw, a->norm1, &w->qkv, t, model->type);
+  ops->qkv_forward (context, a->q, kv, a->raw, &qkv, &attention, &b->batch, model->type);
+  ops->attention_forward (context, a->attended, a->lse, a->q, kv, &attention, &b->batch, model->type);
+  ops->linear_forward (context, b->delta, a->attended, &w->o, t, model->type);
+  ops->add_norm_forward (context, a->sum2, a->norm2, a->rstd2, a->sum1, b->delta, w->post_norm, eps, t,
+                         width, model->type);
+  ops->linear_forward (context, a->gate_up, a->norm2, &w->gate_up, t, model->type);
+  ops->swiglu_forward (context, a->act, a->gate_up, t, model->config->mlp, model->type);
+  ops->linear_forward (context, b->delta, a->act, &w->down, t, model->type);
+}
+
+gboolean
+plumb_model_forward (PlumbModel *model, PlumbBuffers *b, const PlumbPass *pass, GError **error)
+{
+  const struct dev_ops *ops = model->device->ops;
+  struct dev_context *context = model->device->context;
+  if (!check_pass (model, b, pass, error))
+    return FALSE;
+  set_batch (b, pass);
+  int t = b->batch.tokens, width = model->config->width;
+  /* The stream enters through the first block's own buffer, which its norm then overwrites in place. */
+  float *x = b->block[0].sum1;
+  ops->embed_forward (context, x, model->embed, b->ids, t, width, model->type);
+  const void *delta = NULL;
+  for (int i = 0; i < model->config->layers; i++)
+    {
+      block_forward (model, b, i, x, delta, pass->kv ? &pass->kv[i] : &b->block[i % b->blocks].kv);
+      x = b->block[i % b->blocks].sum2;
+      delta = b->delta;
+    }
+  ops->add_norm_forward (context, b->sum_final, b->hidden, b->rstd_final, x, delta, model->final_norm,
+                         (float) model->config->norm_eps, t, width, model->type);
+  return plumb_device_check (model->device, error);
+}
+
+/* Collects the hidden rows that the head works on. */
+static gboolean
+take_rows (PlumbModel *model, PlumbBuffers *b, const gint32 *rows, int n, GError **error)
+{
+  int most = b->plan.head_rows ? b->plan.head_rows : b->plan.tokens;
+  if (n > most)
+    {
+      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "%d rows for a head planned for %d", n, most);
+      return FALSE;
+    }
+  upload (b, b->rows, rows, n);
+  model->device->ops->gather_rows (model->device->context, b->head_in, b->hidden, b->rows, n,
+                                   model->config->width, model->type);
+  b->head_count = n;
+  return TRUE;
+}
+
+gboolean
+plumb_model_log_probs (PlumbModel *model, PlumbBuffers *b, const gint32 *rows, const gint32 *targets,
+                       int n, double temperature, float *log_probs, float *entropies, GError **error)
+{
+  const struct dev_ops *ops = model->device->ops;
+  struct dev_context *context = model->device->context;
+  if (!take_rows (model, b, rows, n, error))
+    return FALSE;
+  upload (b, b->targets, targets, n);
+  b->temperature = (float) temperature;
+  ops->head_forward (context, b->log_probs, b->entropies, b->lse, b->head_in, &model->head, b->targets,
+                     b->temperature, n, model->type);
+  ops->download (context, log_probs, b->log_probs, n * sizeof (float));
+  if (entropies)
+    ops->download (context, entropies, b->entropies, n * sizeof (float));
+  return plumb_device_check (model->device, error);
+}
+
+gboolean
+plumb_model_logits (PlumbModel *model, PlumbBuffers *b, const gint32 *rows, int n, float *logits,
+                    GError **error)
+{
+  const struct dev_ops *ops = model->device->ops;
+  gsize bytes = (gsize) n * model->config->vocabulary * sizeof (float);
+  if (!take_rows (model, b, rows, n, error))
+    return FALSE;
+  struct dev_arena *arena = plumb_device_allocate (model->device, bytes, "logits", error);
+  if (!arena)
+    return FALSE;
+  float *device_logits = ops->arena_base (arena);
+  ops->head_logits (model->device->context, device_logits, b->head_in, &model->head, n, model->type);
+  ops->download (model->device->context, logits, device_logits, bytes);
+  ops->arena_free (arena);
+  return plumb_device_check (model->device, error);
+}
+
+gboolean
+plumb_model_sample (PlumbModel *model, PlumbBuffers *b, const gint32 *rows, int n, double temperature,
+                    guint64 seed, const struct dev_random *random, const gint32 *forbidden,
+                    int n_forbidden, const guint8 *ban, gint32 *tokens, float *log_probs, GError **error)
+{
+  const struct dev_ops *ops = model->device->ops;
+  struct dev_context *context = model->device->context;
+  if (!take_rows (model, b, rows, n, error))
+    return FALSE;
+  if (random)
+    ops->upload (context, b->random, random, n * sizeof *random);
+  if (ban)
+    ops->upload (context, b->ban, ban, n);
+  n_forbidden = MIN (n_forbidden, PLUMB_MAX_FORBIDDEN);
+  upload (b, b->forbidden, forbidden, n_forbidden);
+  ops->head_sample (context, b->targets, b->log_probs, b->head_in, &model->head, (float) temperature, seed,
+                    b->random, b->forbidden, n_forbidden, ban ? b->ban : NULL, n, model->type);
+  ops->download (context, tokens, b->targets, n * sizeof (gint32));
+  ops->download (context, log_probs, b->log_probs, n * sizeof (float));
+  return plumb_device_check (model->device, error);
+}
+
+gboolean
+plumb_model_values (PlumbModel *model, PlumbBuffers *b, const gint32 *rows, int n, float *values,
+                    GError **error)
+{
+  const struct dev_ops *ops = model->device->ops;
+  if (!take_rows (model, b, rows, n, error))
+    return FALSE;
+  ops->value_forward (model->device->context, b->log_probs, b->head_in, model->score, n,
+                      model->config->width, model->type);
+  ops->download (model->device->context, values, b->log_probs, n * sizeof (float));
+  return plumb_device_check (model->device, error);
+}
+
+static float *
+gradient_of (const PlumbModel *model, float *gradients, PlumbWeightRole role, int block)
+{
+  const PlumbWeight *row = plumb_weight_table_find (model->table, role, block);
+  return row && row->trainable ? gradients + row->first : NULL;
+}
+
+static void
+block_backward (PlumbModel *model, PlumbBuffers *b, float *gradients, int i)
+{
+  const struct dev_ops *ops = model->device->ops;
+  struct dev_context *context = model->device->context;
+  const PlumbBlock *w = &model->blocks[i];
+  const PlumbBlockBuffers *a = &b->block[i];
+  PlumbGradientBuffers *g = &b->gradient;
+  struct dev_attention attention = attention_of (model, i);
+  struct dev_qkv qkv = qkv_of (model, i);
+  enum dev_type type = model->type;
+  int t = b->batch.tokens, width = model->config->width;
+  ops->linear_backward (context, g->dact, gradient_of (model, gradients, PLUMB_WEIGHT_DOWN, i), g->dx_typed,
+                        a->act, &w->down, t, type);
+  ops->swiglu_backward (context, g->dgate_up, g->dact, a->gate_up, t, model->config->mlp, type);
+  ops->linear_backward (context, g->dwidth, gradient_of (model, gradients, PLUMB_WEIGHT_GATE, i),
+                        g->dgate_up, a->norm2, &w->gate_up, t, type);
+  ops->add_norm_backward (context, g->dx, g->dx_typed,
+                          gradient_of (model, gradients, PLUMB_WEIGHT_POST_NORM, i), g->dwidth, a->sum2,
+                          a->rstd2, w->post_norm, t, width, type);
+  ops->linear_backward (context, g->dattended, gradient_of (model, gradients, PLUMB_WEIGHT_O, i),
+                        g->dx_typed, a->attended, &w->o, t, type);
+  ops->attention_backward (context, g->dq, g->dk, g->dv, g->dattended, a->attended, a->lse, a->q, &a->kv,
+                           &attention, &b->batch, type);
+  ops->qkv_backward (context, g->draw, gradient_of (model, gradients, PLUMB_WEIGHT_Q_BIAS, i),
+                     gradient_of (model, gradients, PLUMB_WEIGHT_Q_NORM, i),
+                     gradient_of (model, gradients, PLUMB_WEIGHT_K_NORM, i), g->dq, g->dk, g->dv, a->raw,
+                     &qkv, &attention, &b->batch, type);
+  ops->linear_backward (context, g->dwidth, gradient_of (model, gradients, PLUMB_WEIGHT_Q, i), g->draw,
+                        a->norm1, &w->qkv, t, type);
+  ops->add_norm_backward (context, g->dx, g->dx_typed,
+                          gradient_of (model, gradients, PLUMB_WEIGHT_INPUT_NORM, i), g->dwidth, a->sum1,
+                          a->rstd1, w->input_norm, t, width, type);
+}
+
+/* From the gradient of the head's rows back to the embedding. */
+static gboolean
+blocks_backward (PlumbModel *model, PlumbBuffers *b, float *gradients, GError **error)
+{
+  const struct dev_ops *ops = model->device->ops;
+  struct dev_context *context = model->device->context;
+  PlumbGradientBuffers *g = &b->gradient;
+  int t = b->batch.tokens, width = model->config->width;
+  gsize size = dev_type_size (model->type);
+  ops->zero (context, g->dwidth, (gsize) t * width * size);
+  ops->scatter_rows (context, g->dwidth, b->head_dx, b->rows, b->head_count, width, model->type);
+  ops->zero (context, g->dx, (gsize) t * width * sizeof (float));
+  ops->add_norm_backward (context, g->dx, g->dx_typed,
+                          gradient_of (model, gradients, PLUMB_WEIGHT_FINAL_NORM, -1), g->dwidth,
+                          b->sum_final, b->rstd_final, model->final_norm, t, width, model->type);
+  for (int i = model->config->layers - 1; i >= 0; i--)
+    block_backward (model, b, gradients, i);
+  float *embed = gradient_of (model, gradients, PLUMB_WEIGHT_EMBED, -1);
+  if (embed)
+    ops->embed_backward (context, embed, g->dx, b->ids, t, width, model->config->vocabulary);
+  return plumb_device_check (model->device, error);
+}
+
+gboolean
+plumb_model_backward (PlumbModel *model, PlumbBuffers *b, float *gradients, const float *dlog_probs,
+                      const float *dentropies, GError **error)
+{
+  const struct dev_ops *ops = model->device->ops;
+  struct dev_context *context = model->device->context;
+  int n = b->head_count;
+  PlumbWeightRole role = model->config->tied ? PLUMB_WEIGHT_EMBED : PLUMB_WEIGHT_HEAD;
+  ops->upload (context, b->dlog_probs, dlog_probs, n * sizeof (float));
+  if (dentropies)
+    ops->upload (context, b->dentropies, dentropies, n * sizeof (float));
+  else
+    ops->zero (context, b->dentropies, n * sizeof (float));
+  ops->head_backward (context, b->head_dx, gradient_of (model, gradients, role, -1), b->dlog_probs,
+                      b->dentropies, b->entropies, b->lse, b->head_in, &model->head, b->targets,
+                      b->temperature, n, model->type);
+  return blocks_backward (model, b, gradients, error);
+}
+
+gboolean
+plumb_model_backward_values (PlumbModel *model, PlumbBuffers *b, float *gradients, const float *dvalues,
+                             GError **error)
+{
+  const struct dev_ops *ops = model->device->ops;
+  int n = b->head_count;
+  ops->upload (model->device->context, b->dlog_probs, dvalues, n * sizeof (float));
+  ops->value_backward (model->device->context, b->head_dx,
+                       gradient_of (model, gradients, PLUMB_WEIGHT_SCORE, -1), b->dlog_probs, b->head_in,
+                       model->score, n, model->config->width, model->type);
+  return blocks_backward (model, b, gradients, error);
+}
