@@ -204,9 +204,9 @@ struct dev_ops
   /* x (T, width) float = row ids[t] of table (vocabulary, width). */
   void (*embed_forward) (struct dev_context *, float *x, const void *table, const int32_t *ids, int t,
                          int width, enum dev_type type);
-  /* dtable row ids[t] += dx row t, in the order of t. */
+  /* dtable row ids[t] += dx row t, in the order of t; id `fixed` (-1: none) gains nothing. */
   void (*embed_backward) (struct dev_context *, float *dtable, const float *dx, const int32_t *ids, int t,
-                          int width, int vocabulary);
+                          int width, int fixed);
 
   /* sum = x + delta (delta NULL: sum = x, and may be x itself);
    * out = sum * rstd * weight, rstd = 1 / sqrt (mean (sum^2) + eps). Zhang and Sennrich 2019. */

@@ -55,17 +55,12 @@ bind_weights (PlumbModel *model)
 }
 
 /* Angles as transformers computes them: float frequency times float position, then cosine and sine. */
-static gboolean
-make_rope (PlumbModel *model, GError **error)
+void
+plumb_model_set_rope (PlumbModel *model, const double *frequencies)
 {
   int half = model->config->head_size / 2;
   gsize count = (gsize) model->positions * half;
-  model->rope = plumb_device_allocate (model->device, 2 * count * sizeof (float), "rope tables", error);
-  if (!model->rope)
-    return FALSE;
-  g_autofree double *frequencies = g_new (double, half);
   g_autofree float *values = g_new (float, 2 * count);
-  plumb_rope_frequencies (&model->config->rope, model->config->head_size, frequencies);
   for (int position = 0; position < model->positions; position++)
     for (int i = 0; i < half; i++)
       {
@@ -77,6 +72,18 @@ make_rope (PlumbModel *model, GError **error)
   model->device->ops->upload (model->device->context, base, values, 2 * count * sizeof (float));
   model->rope_cos = base;
   model->rope_sin = base + count;
+}
+
+static gboolean
+make_rope (PlumbModel *model, GError **error)
+{
+  gsize bytes = (gsize) model->positions * model->config->head_size * sizeof (float);
+  g_autofree double *frequencies = g_new (double, model->config->head_size / 2);
+  model->rope = plumb_device_allocate (model->device, bytes, "rope tables", error);
+  if (!model->rope)
+    return FALSE;
+  plumb_rope_frequencies (&model->config->rope, model->config->head_size, frequencies);
+  plumb_model_set_rope (model, frequencies);
   return TRUE;
 }
 

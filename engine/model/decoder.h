@@ -47,6 +47,9 @@ gsize plumb_model_bytes (PlumbDevice *device, const PlumbModelConfig *config, en
 
 void *plumb_model_weights (PlumbModel *model);
 
+/* Fills the rope tables for frequencies (D / 2) in radians per position. */
+void plumb_model_set_rope (PlumbModel *model, const double *frequencies);
+
 /* Makes the packed copies for the current version, if they are older. Products give equal bits with and
  * without; a decode step of few rows is faster with. */
 gboolean plumb_model_pack (PlumbModel *model, GError **error);

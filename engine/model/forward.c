@@ -306,7 +306,7 @@ blocks_backward (PlumbModel *model, PlumbBuffers *b, float *gradients, GError **
     block_backward (model, b, gradients, i);
   float *embed = gradient_of (model, gradients, PLUMB_WEIGHT_EMBED, -1);
   if (embed)
-    ops->embed_backward (context, embed, g->dx, b->ids, t, width, model->config->vocabulary);
+    ops->embed_backward (context, embed, g->dx, b->ids, t, width, model->config->pad);
   return plumb_device_check (model->device, error);
 }
 

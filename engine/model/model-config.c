@@ -358,7 +358,7 @@ static PlumbModelConfig *
 config_alloc (void)
 {
   PlumbModelConfig *config = g_new0 (PlumbModelConfig, 1);
-  config->bos = -1;
+  config->bos = config->pad = -1;
   config->eos = g_array_new (FALSE, FALSE, sizeof (gint32));
   config->notices = g_ptr_array_new_with_free_func (g_free);
   return config;
@@ -398,6 +398,7 @@ plumb_model_config_load (const char *dir, GError **error)
   if (!reader.failed)
     read_window (&reader, config, family);
   config->bos = (gint32) read_number (&reader, reader.object, "bos_token_id", 0, G_MAXINT32, -1);
+  config->pad = (gint32) read_number (&reader, reader.object, "pad_token_id", -1, G_MAXINT32, -1);
   read_eos (&reader, config->eos);
   if (reader.failed || !read_generation_config (dir, config->eos, error))
     return NULL;

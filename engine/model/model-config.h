@@ -44,6 +44,7 @@ typedef struct
   int window;        /* sliding window, 0: none */
   guint8 *windowed;  /* (L) 1: the layer slides */
   gint32 bos;        /* -1: none */
+  gint32 pad;        /* -1: none; as in transformers its embedding is not trained by inputs */
   GArray *eos;       /* of gint32 */
   char *stored_type; /* dtype that the file names, or NULL */
   GPtrArray *notices; /* (char *) what was assumed or overruled, for the log */

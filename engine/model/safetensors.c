@@ -21,6 +21,7 @@ struct _PlumbSafetensors
   GPtrArray *paths;  /* of char * */
   GPtrArray *list;   /* of PlumbTensor, by name */
   GHashTable *index; /* name -> PlumbTensor */
+  GHashTable *metadata; /* text -> text */
 };
 
 static const struct
@@ -224,6 +225,20 @@ add_tensor (PlumbSafetensors *self, const char *name, JsonNode *node, const guin
   return TRUE;
 }
 
+static void
+add_metadata (PlumbSafetensors *self, JsonNode *object)
+{
+  if (!JSON_NODE_HOLDS_OBJECT (object))
+    return;
+  JsonObjectIter iter;
+  const char *key;
+  JsonNode *node;
+  json_object_iter_init (&iter, json_node_get_object (object));
+  while (json_object_iter_next (&iter, &key, &node))
+    if (JSON_NODE_HOLDS_VALUE (node) && json_node_get_value_type (node) == G_TYPE_STRING)
+      g_hash_table_insert (self->metadata, g_strdup (key), g_strdup (json_node_get_string (node)));
+}
+
 static gboolean
 add_file (PlumbSafetensors *self, const char *given, GError **error)
 {
@@ -254,8 +269,9 @@ add_file (PlumbSafetensors *self, const char *given, GError **error)
   JsonNode *node;
   json_object_iter_init (&iter, json_node_get_object (root));
   while (json_object_iter_next (&iter, &name, &node))
-    if (!g_str_equal (name, "__metadata__")
-        && !add_tensor (self, name, node, bytes + 8 + header, length - 8 - header, path, error))
+    if (g_str_equal (name, "__metadata__"))
+      add_metadata (self, node);
+    else if (!add_tensor (self, name, node, bytes + 8 + header, length - 8 - header, path, error))
       return FALSE;
   return TRUE;
 }
@@ -275,6 +291,7 @@ safetensors_new (void)
   self->paths = g_ptr_array_new_with_free_func (g_free);
   self->list = g_ptr_array_new_with_free_func (tensor_free);
   self->index = g_hash_table_new (g_str_hash, g_str_equal);
+  self->metadata = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free);
   return self;
 }
 
@@ -357,6 +374,7 @@ plumb_safetensors_free (PlumbSafetensors *self)
   if (!self)
     return;
   g_hash_table_unref (self->index);
+  g_hash_table_unref (self->metadata);
   g_ptr_array_unref (self->list);
   g_ptr_array_unref (self->files);
   g_ptr_array_unref (self->paths);
@@ -367,6 +385,12 @@ const PlumbTensor *
 plumb_safetensors_find (PlumbSafetensors *self, const char *name)
 {
   return g_hash_table_lookup (self->index, name);
+}
+
+const char *
+plumb_safetensors_metadata (PlumbSafetensors *self, const char *key)
+{
+  return g_hash_table_lookup (self->metadata, key);
 }
 
 GPtrArray *

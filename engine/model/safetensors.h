@@ -39,6 +39,8 @@ void plumb_safetensors_free (PlumbSafetensors *self);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (PlumbSafetensors, plumb_safetensors_free)
 
 const PlumbTensor *plumb_safetensors_find (PlumbSafetensors *self, const char *name);
+/* A value of the header's __metadata__, or NULL. */
+const char *plumb_safetensors_metadata (PlumbSafetensors *self, const char *key);
 /* All tensors in the order of their names. */
 GPtrArray *plumb_safetensors_list (PlumbSafetensors *self);
 

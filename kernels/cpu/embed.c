@@ -25,7 +25,7 @@ add_row (float *to, const float *from, int n)
  * same order whatever the number of threads. */
 void
 cpu_embed_backward (struct dev_context *context, float *dtable, const float *dx, const int32_t *ids, int t,
-                    int width, int vocabulary)
+                    int width, int fixed)
 {
   if (context->status)
     return;
@@ -33,6 +33,6 @@ cpu_embed_backward (struct dev_context *context, float *dtable, const float *dx,
 #pragma omp parallel for num_threads(context->threads) schedule(static)
   for (int part = 0; part < parts; part++)
     for (int i = 0; i < t; i++)
-      if (ids[i] % parts == part && ids[i] < vocabulary)
+      if (ids[i] % parts == part && ids[i] != fixed)
         add_row (dtable + (size_t) ids[i] * width, dx + (size_t) i * width, width);
 }

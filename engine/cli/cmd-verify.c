@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define G_LOG_DOMAIN "plumbline"
+
+#include "config.h"
+
+#include <glib/gi18n.h>
+
+#include "engine/cli/command.h"
+#include "engine/core/error.h"
+#include "engine/run/verify.h"
+
+/* verify model DIR | curves FILE --model DIR */
+int
+plumb_cmd_verify (int argc, char **argv, GError **error)
+{
+  g_autofree char *model = NULL;
+  g_autofree char *algorithm = NULL;
+  gboolean quiet = FALSE, passed = FALSE, ok = FALSE;
+  const GOptionEntry options[] = {
+    { "model", 'm', 0, G_OPTION_ARG_FILENAME, &model, N_ ("model of the curves"), "DIR" },
+    { "algorithm", 'a', 0, G_OPTION_ARG_STRING, &algorithm, N_ ("replay the curves of one algorithm"),
+      "NAME" },
+    { "quiet", 'q', 0, G_OPTION_ARG_NONE, &quiet, N_ ("print only what failed, and the summary"), NULL },
+    { NULL },
+  };
+  if (!plumb_command_parse (&argc, &argv, options, "model DIR | curves FILE --model DIR",
+                            N_ ("compare this engine with values made by another implementation"), 2, 2,
+                            error))
+    return PLUMB_ERROR_USAGE;
+  if (g_str_equal (argv[1], "model"))
+    ok = plumb_verify_model (argv[2], quiet, &passed, error);
+  else if (g_str_equal (argv[1], "curves") && model)
+    ok = plumb_verify_curves (argv[2], model, algorithm, quiet, &passed, error);
+  else
+    g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_USAGE,
+                 g_str_equal (argv[1], "curves") ? "verify curves needs --model DIR"
+                                                 : "verify what? There are model and curves");
+  return ok && passed ? 0 : 1;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "engine/model/decoder.h"
+
+G_BEGIN_DECLS
+
+/* What a random number is for: the high byte of the first counter word. */
+typedef enum
+{
+  PLUMB_RANDOM_ROLLOUT = 1,
+  PLUMB_RANDOM_EVAL = 2,
+  PLUMB_RANDOM_GENERATE = 3,
+} PlumbRandomPurpose;
+
+typedef struct
+{
+  int max_running;       /* sequences decoded at once; bounds the samples of a prompt prefilled together */
+  int page_tokens;       /* a multiple of DEV_KEY_TILE */
+  int pages;             /* of the KV cache; 0: enough for max_running longest sequences */
+  int max_prompt;        /* longest prompt, tokens */
+  int max_new_tokens;    /* at most */
+  int prefill_tokens;    /* prompt tokens of one pass; 0: automatic */
+} PlumbRolloutPlan;
+
+/* How tokens are chosen; may differ from one generation to the next. */
+typedef struct
+{
+  double temperature; /* 0: greedy */
+  int max_new_tokens; /* <= the plan's */
+  int min_new_tokens; /* stop tokens are not chosen before */
+  const gint32 *stop; /* ids that end a completion (kept in it) */
+  int n_stop;
+  guint64 seed;
+  PlumbRandomPurpose purpose;
+} PlumbSampling;
+
+typedef enum
+{
+  PLUMB_FINISH_STOP,   /* a stop token */
+  PLUMB_FINISH_LENGTH, /* cut at max_new_tokens or at the model's longest sequence */
+} PlumbFinish;
+
+/* One finished sample. */
+typedef struct
+{
+  gint64 ordinal; /* of the prompt */
+  int sample;     /* 0 .. n-1 */
+  GArray *ids;        /* of gint32: the response, stop token included */
+  GArray *log_probs;  /* of float: by the distribution it was sampled from */
+  guint64 version;    /* of the weights */
+  PlumbFinish finish;
+} PlumbCompletion;
+
+void plumb_completion_free (PlumbCompletion *completion);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (PlumbCompletion, plumb_completion_free)
+
+typedef struct
+{
+  gint64 tokens;         /* generated */
+  gint64 passes;
+  gint64 decode_rows;    /* sum over passes of sequences decoded: running = decode_rows / passes */
+  gint64 prefill_tokens; /* prompt tokens computed */
+  gint64 shared_tokens;  /* prompt tokens that a sample took from its group's prefill */
+  double kv_used;        /* peak share of the pages */
+} PlumbRolloutStatistics;
+
+/* Prompts in, completions out: paged KV, continuous batching, prompts prefilled once for their samples, admission
+ * that never preempts. The model is borrowed. */
+typedef struct _PlumbRollout PlumbRollout;
+
+/* Completes the plan's automatic values for a model. */
+void plumb_rollout_plan_complete (PlumbRolloutPlan *plan, const PlumbModelConfig *config);
+gsize plumb_rollout_bytes (const PlumbModelConfig *config, enum dev_type type,
+                           const PlumbRolloutPlan *plan);
+
+PlumbRollout *plumb_rollout_new (PlumbModel *model, const PlumbRolloutPlan *plan, GError **error);
+void plumb_rollout_free (PlumbRollout *rollout);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (PlumbRollout, plumb_rollout_free)
+
+/* Starts a generation: copies the sampling, clears statistics, packs the weights. */
+gboolean plumb_rollout_begin (PlumbRollout *rollout, const PlumbSampling *sampling, GError **error);
+/* Queues a prompt. `ordinal` numbers prompts over the whole run; with the seed it fixes the tokens. */
+gboolean plumb_rollout_submit (PlumbRollout *rollout, const gint32 *prompt, int length, int samples,
+                               gint64 ordinal, GError **error);
+/* One pass: decodes what runs, prefills what fits. *idle: nothing was left to do. */
+gboolean plumb_rollout_advance (PlumbRollout *rollout, gboolean *idle, GError **error);
+/* A finished completion (transfer full), or NULL when there is none yet. */
+PlumbCompletion *plumb_rollout_take (PlumbRollout *rollout);
+void plumb_rollout_statistics (PlumbRollout *rollout, PlumbRolloutStatistics *statistics);
+/* Drops everything queued and running. */
+void plumb_rollout_abort (PlumbRollout *rollout);
+
+G_END_DECLS

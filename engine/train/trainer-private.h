@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "engine/train/trainer.h"
+
+G_BEGIN_DECLS
+
+struct _PlumbTrainer
+{
+  PlumbModel *model;   /* borrowed */
+  PlumbDevice *device; /* borrowed */
+  PlumbOptimizerOptions options;
+  int budget; /* tokens of a micro-batch */
+  struct dev_arena *state;
+  float *gradients, *m, *v; /* (elements) in table order */
+  float *master;            /* (elements), NULL where the weights are fp32 themselves */
+  double *square_sum;       /* on the device */
+  PlumbBuffers *buffers;
+  gint64 updates;
+};
+
+G_END_DECLS

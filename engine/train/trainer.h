@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "engine/algo/experience.h"
+#include "engine/algo/loss.h"
+#include "engine/model/decoder.h"
+
+G_BEGIN_DECLS
+
+typedef struct
+{
+  double beta1, beta2, epsilon;
+  double weight_decay;  /* on matrices only */
+  double max_grad_norm; /* 0: no clipping */
+} PlumbOptimizerOptions;
+
+/* What a step trains by: the worker evaluates it on its own micro-batches. */
+typedef enum
+{
+  PLUMB_LOSS_SFT,
+  PLUMB_LOSS_POLICY,
+} PlumbLossId;
+
+typedef struct
+{
+  PlumbLossId id;
+  double temperature; /* of the distribution whose log-probs are trained */
+  struct plumb_policy_options policy;
+  struct plumb_denominators denominators; /* of the whole optimizer step */
+} PlumbLossSpec;
+
+/* A model in training: gradients, optimizer state, buffers. */
+typedef struct _PlumbTrainer PlumbTrainer;
+
+/* `tokens_per_micro_batch` bounds a micro-batch; it is raised to the model's longest sequence. The model is
+ * borrowed. */
+PlumbTrainer *plumb_trainer_new (PlumbModel *model, const PlumbOptimizerOptions *options,
+                                 int tokens_per_micro_batch, GError **error);
+void plumb_trainer_free (PlumbTrainer *trainer);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (PlumbTrainer, plumb_trainer_free)
+
+/* Bytes on the device beside the model: gradients and optimizer state; activations. */
+gsize plumb_trainer_state_bytes (const PlumbModelConfig *config, enum dev_type type);
+gsize plumb_trainer_activation_bytes (const PlumbModelConfig *config, enum dev_type type, int positions,
+                                      int tokens_per_micro_batch);
+
+PlumbModel *plumb_trainer_model (PlumbTrainer *trainer);
+/* The master weights in fp32: (table->elements) on the device. */
+float *plumb_trainer_master (PlumbTrainer *trainer);
+/* Takes better master weights than the rounded ones of the model from its files (bf16 models). */
+gboolean plumb_trainer_load_master (PlumbTrainer *trainer, PlumbSafetensors *tensors, GError **error);
+
+/* Log-prob and entropy of every token with mask 1, at its place in the arrays (N); others are 0. `model` is
+ * the trainer's own or one of the same shape (the reference). entropies may be NULL. */
+gboolean plumb_trainer_log_probs (PlumbTrainer *trainer, PlumbModel *model,
+                                  const struct plumb_experience *experience, double temperature,
+                                  float *log_probs, float *entropies, GError **error);
+
+/* Adds the gradient of the loss over `sequences` (n indices) of the experience; the loss and its
+ * statistics are added to *statistics. */
+gboolean plumb_trainer_accumulate (PlumbTrainer *trainer, const struct plumb_experience *experience,
+                                   const int *sequences, int n, const PlumbLossSpec *loss,
+                                   struct plumb_policy_statistics *statistics, GError **error);
+
+typedef enum
+{
+  PLUMB_STEP_DONE,
+  PLUMB_STEP_NOT_FINITE, /* the gradient holds a NaN or infinity: nothing was changed */
+} PlumbStepResult;
+
+/* Clips, updates the weights by AdamW and clears the gradients. `gradient_norm` is that before
+ * clipping. */
+gboolean plumb_trainer_step (PlumbTrainer *trainer, double learning_rate, PlumbStepResult *result,
+                             double *gradient_norm, GError **error);
+
+/* Gradients so far, on the host (table->elements), for inspection. */
+gboolean plumb_trainer_gradients (PlumbTrainer *trainer, float *host, GError **error);
+
+gint64 plumb_trainer_updates (PlumbTrainer *trainer);
+
+/* Optimizer state as safetensors (moments, master weights of a bf16 model, number of updates). */
+gboolean plumb_trainer_save_state (PlumbTrainer *trainer, const char *path, GError **error);
+gboolean plumb_trainer_load_state (PlumbTrainer *trainer, const char *path, GError **error);
+/* Forgets moments and counts: a new stage starts. */
+void plumb_trainer_reset_state (PlumbTrainer *trainer);
+
+G_END_DECLS
