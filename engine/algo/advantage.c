@@ -6,7 +6,6 @@
 #include <stddef.h> // defines: NULL
 
 #define STD_EPSILON 1e-9
-#define VARIANCE_FLOOR 1e-8
 
 static double
 clip (double value, double low, double high)
@@ -58,27 +57,12 @@ group_moments (const struct plumb_experience *e, int first, int last, double *me
   return n;
 }
 
-/* Whitening over response tokens: biased variance, floor 1e-8. */
-static void
-normalize (struct plumb_experience *e, int with_std)
+static double
+normalized (const struct plumb_advantage_options *o, double reward, double mean, double deviation)
 {
-  double sum = 0, squares = 0;
-  int n = 0;
-  for (int t = 0; t < e->tokens; t++)
-    if (e->mask[t])
-      {
-        sum += e->advantage[t];
-        n++;
-      }
-  double mean = n ? sum / n : 0;
-  for (int t = 0; t < e->tokens; t++)
-    if (e->mask[t])
-      squares += (e->advantage[t] - mean) * (e->advantage[t] - mean);
-  double variance = n ? squares / n : 0;
-  double scale = with_std ? 1 / sqrt (variance > VARIANCE_FLOOR ? variance : VARIANCE_FLOOR) : 1;
-  for (int t = 0; t < e->tokens; t++)
-    if (e->mask[t])
-      e->advantage[t] = (e->advantage[t] - mean) * scale;
+  if (o->normalize == PLUMB_NORMALIZE_NONE)
+    return reward;
+  return (reward - mean) / (o->normalize == PLUMB_NORMALIZE_MEAN ? 1 : deviation + STD_EPSILON);
 }
 
 void
@@ -101,8 +85,7 @@ plumb_advantage_group_norm (struct plumb_experience *e, const struct plumb_advan
               found.dropped++;
               continue;
             }
-          double shaped
-              = clip ((e->reward[s] - mean) / (deviation + STD_EPSILON), o->clip_low, o->clip_high);
+          double shaped = clip (normalized (o, e->reward[s], mean, deviation), o->clip_low, o->clip_high);
           found.mean_return += set_returns (e, o, s, shaped);
           kept++;
         }
@@ -116,7 +99,5 @@ plumb_advantage_group_norm (struct plumb_experience *e, const struct plumb_advan
     found.mean_std /= found.groups;
   if (kept)
     found.mean_return /= kept;
-  if (o->normalize != PLUMB_NORMALIZE_NONE)
-    normalize (e, o->normalize == PLUMB_NORMALIZE_MEAN_STD);
   *statistics = found;
 }

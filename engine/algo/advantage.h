@@ -4,6 +4,14 @@
 #include "engine/algo/experience.h"
 #include "engine/algo/kl.h"
 
+/* What is taken from a reward before it becomes an advantage. */
+enum plumb_normalize
+{
+  PLUMB_NORMALIZE_NONE,
+  PLUMB_NORMALIZE_MEAN,
+  PLUMB_NORMALIZE_MEAN_STD,
+};
+
 /* How rewards become advantages. */
 struct plumb_advantage_options
 {
@@ -11,12 +19,7 @@ struct plumb_advantage_options
   double kl_coefficient;      // 0: none
   enum plumb_kl_estimator kl_estimator;
   int kl_in_reward;           // else it is part of the loss
-  enum
-  {
-    PLUMB_NORMALIZE_NONE,
-    PLUMB_NORMALIZE_MEAN,
-    PLUMB_NORMALIZE_MEAN_STD,
-  } normalize; // over all response tokens of the batch
+  enum plumb_normalize normalize; // within the group
 };
 
 /* What the groups of a batch looked like. */
@@ -29,7 +32,8 @@ struct plumb_group_statistics
   double mean_return; // mean over the samples kept of the sum of token rewards
 };
 
-/* GRPO (Shao et al. 2024): (R - mean) / (unbiased deviation + 1e-9) within each group, clipped; with KL
+/* GRPO (Shao et al. 2024): (R - mean) / (unbiased deviation + 1e-9) within each group (normalize may leave out the
+ * division, or both), clipped; with KL
  * in the reward, -beta KL per token is added; the advantage of a token is the sum of the token rewards
  * from it on (gamma 1, masked tokens skipped). Samples that are not scored, and groups with fewer than two
  * scored samples, get mask 0 and leave the denominators. */

@@ -112,7 +112,9 @@ static void
 compare_advantages (Curves *c)
 {
   struct plumb_experience *e = c->experience;
-  struct plumb_advantage_options options = { .clip_low = -10, .clip_high = 10 };
+  struct plumb_advantage_options options = { .clip_low = -10,
+                                             .clip_high = 10,
+                                             .normalize = PLUMB_NORMALIZE_MEAN_STD };
   struct plumb_group_statistics statistics;
   float advantages[SEQUENCES];
   plumb_advantage_group_norm (e, &options, &statistics);

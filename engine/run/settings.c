@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define G_LOG_DOMAIN "plumbline"
+
+#include "config.h"
+
+#include "engine/core/error.h"
+#include "engine/run/settings.h"
+
+void
+plumb_worker_settings_clear (PlumbWorkerSettings *s)
+{
+  g_clear_pointer (&s->policy, g_free);
+  g_clear_pointer (&s->reference, g_free);
+}
+
+/* Numbers of the settings by name: one list for both directions. */
+typedef struct
+{
+  const char *key;
+  int *integer;
+  double *real;
+} Number;
+
+#define N_NUMBERS 15
+
+static void
+list_numbers (PlumbWorkerSettings *s, int *type, Number numbers[N_NUMBERS])
+{
+  const Number all[N_NUMBERS] = {
+    { "type", type, NULL },
+    { "reference-from-policy", &s->reference_from_policy, NULL },
+    { "max-length", &s->max_length, NULL },
+    { "micro-batch", &s->tokens_per_micro_batch, NULL },
+    { "max-running", &s->rollout.max_running, NULL },
+    { "page-tokens", &s->rollout.page_tokens, NULL },
+    { "pages", &s->rollout.pages, NULL },
+    { "max-prompt", &s->rollout.max_prompt, NULL },
+    { "max-new-tokens", &s->rollout.max_new_tokens, NULL },
+    { "prefill-tokens", &s->rollout.prefill_tokens, NULL },
+    { "beta1", NULL, &s->optimizer.beta1 },
+    { "beta2", NULL, &s->optimizer.beta2 },
+    { "epsilon", NULL, &s->optimizer.epsilon },
+    { "weight-decay", NULL, &s->optimizer.weight_decay },
+    { "max-grad-norm", NULL, &s->optimizer.max_grad_norm },
+  };
+  for (int i = 0; i < N_NUMBERS; i++)
+    numbers[i] = all[i];
+}
+
+GVariant *
+plumb_worker_settings_to_body (const PlumbWorkerSettings *settings)
+{
+  PlumbWorkerSettings copy = *settings;
+  int type = (int) settings->type;
+  Number numbers[N_NUMBERS];
+  list_numbers (&copy, &type, numbers);
+  g_autoptr (GVariantDict) body = g_variant_dict_new (NULL);
+  g_variant_dict_insert (body, "policy", "s", settings->policy);
+  if (settings->reference)
+    g_variant_dict_insert (body, "reference", "s", settings->reference);
+  for (int i = 0; i < N_NUMBERS; i++)
+    if (numbers[i].integer)
+      g_variant_dict_insert (body, numbers[i].key, "i", *numbers[i].integer);
+    else
+      g_variant_dict_insert (body, numbers[i].key, "d", *numbers[i].real);
+  return g_variant_dict_end (body);
+}
+
+gboolean
+plumb_worker_settings_from_body (PlumbWorkerSettings *s, GVariant *body, GError **error)
+{
+  int type = 0;
+  Number numbers[N_NUMBERS];
+  list_numbers (s, &type, numbers);
+  gboolean ok = g_variant_lookup (body, "policy", "s", &s->policy);
+  g_variant_lookup (body, "reference", "s", &s->reference);
+  for (int i = 0; i < N_NUMBERS && ok; i++)
+    ok = numbers[i].integer ? g_variant_lookup (body, numbers[i].key, "i", numbers[i].integer)
+                            : g_variant_lookup (body, numbers[i].key, "d", numbers[i].real);
+  s->type = type == DEV_BF16 ? DEV_BF16 : DEV_F32;
+  if (!ok)
+    g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "a message lacks settings of the worker");
+  return ok;
+}
+
+static int
+positions_of (const PlumbWorkerSettings *s, const PlumbModelConfig *config)
+{
+  return s->max_length > 0 ? MIN (s->max_length, config->positions) : config->positions;
+}
+
+gsize
+plumb_worker_workspace (const PlumbWorkerSettings *s, const PlumbModelConfig *c)
+{
+  int qkv = (c->heads + 2 * c->groups) * c->head_size;
+  return dev_cpu ()->workspace_size (c->vocabulary, positions_of (s, c), c->head_size,
+                                     MAX (MAX (qkv, c->width), c->mlp));
+}
+
+gboolean
+plumb_memory_plan_make (PlumbMemoryPlan *plan, const PlumbWorkerSettings *s, PlumbDevice *device,
+                        GError **error)
+{
+  g_autoptr (PlumbModelConfig) config = plumb_model_config_load (s->policy, error);
+  if (!config)
+    return FALSE;
+  int positions = positions_of (s, config);
+  *plan = (PlumbMemoryPlan){ 0 };
+  plan->weights = plumb_model_bytes (device, config, s->type, positions, FALSE);
+  plan->state = plumb_trainer_state_bytes (config, s->type);
+  plan->activations
+      = plumb_trainer_activation_bytes (config, s->type, positions, s->tokens_per_micro_batch);
+  plan->workspace = plumb_worker_workspace (s, config);
+  if (s->reference)
+    plan->reference = plan->weights;
+  if (s->rollout.max_new_tokens == 0)
+    return TRUE;
+  PlumbRolloutPlan rollout = s->rollout;
+  plumb_rollout_plan_complete (&rollout, config);
+  plan->packed = plumb_model_bytes (device, config, s->type, positions, TRUE) - plan->weights;
+  plan->rollout = plumb_rollout_bytes (config, s->type, &rollout);
+  return TRUE;
+}
+
+gsize
+plumb_memory_plan_total (const PlumbMemoryPlan *p)
+{
+  return p->weights + p->packed + p->reference + p->state + p->activations + p->rollout + p->workspace;
+}
+
+char *
+plumb_memory_plan_to_text (const PlumbMemoryPlan *p)
+{
+  return g_strdup_printf ("%.1f MB: weights %.1f, packed copies %.1f, reference %.1f, gradients and optimizer "
+                          "%.1f, activations %.1f, rollout %.1f, workspace %.1f",
+                          plumb_memory_plan_total (p) / 1e6, p->weights / 1e6, p->packed / 1e6,
+                          p->reference / 1e6, p->state / 1e6, p->activations / 1e6, p->rollout / 1e6,
+                          p->workspace / 1e6);
+}

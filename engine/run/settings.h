@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "engine/rollout/rollout.h"
+#include "engine/train/trainer.h"
+
+G_BEGIN_DECLS
+
+/* What a worker needs to open its models; travels in the OPEN message. */
+typedef struct
+{
+  char *policy;        /* Hugging Face folder */
+  char *reference;     /* NULL: none */
+  gboolean reference_from_policy; /* the reference is what the policy is when its stage begins */
+  enum dev_type type;
+  int max_length;      /* 0: the model's own */
+  PlumbOptimizerOptions optimizer;
+  int tokens_per_micro_batch;
+  PlumbRolloutPlan rollout; /* max_new_tokens 0: no generation */
+} PlumbWorkerSettings;
+
+void plumb_worker_settings_clear (PlumbWorkerSettings *settings);
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (PlumbWorkerSettings, plumb_worker_settings_clear)
+
+GVariant *plumb_worker_settings_to_body (const PlumbWorkerSettings *settings);
+gboolean plumb_worker_settings_from_body (PlumbWorkerSettings *settings, GVariant *body, GError **error);
+
+/* Peak memory of a worker, part by part, in bytes; computed before anything is taken. */
+typedef struct
+{
+  gsize weights, packed, reference, state, activations, rollout, workspace;
+} PlumbMemoryPlan;
+
+gboolean plumb_memory_plan_make (PlumbMemoryPlan *plan, const PlumbWorkerSettings *settings,
+                                 PlumbDevice *device, GError **error);
+gsize plumb_memory_plan_total (const PlumbMemoryPlan *plan);
+/* "weights 3.6 MB, ..." for the log. (transfer full) */
+char *plumb_memory_plan_to_text (const PlumbMemoryPlan *plan);
+
+/* Workspace for the models of the settings. */
+gsize plumb_worker_workspace (const PlumbWorkerSettings *settings, const PlumbModelConfig *config);
+
+G_END_DECLS
