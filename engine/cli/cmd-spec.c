@@ -66,10 +66,11 @@ plumb_cmd_spec (int argc, char **argv, GError **error)
   g_autofree char *preset = NULL;
   gboolean fields = FALSE, presets = FALSE, json = FALSE;
   const GOptionEntry options[] = {
-    { "preset", 'p', 0, G_OPTION_ARG_STRING, &preset, N_("the preset to start from"), N_("NAME") },
-    { "presets", 0, 0, G_OPTION_ARG_NONE, &presets, N_("list the presets"), NULL },
-    { "fields", 0, 0, G_OPTION_ARG_NONE, &fields, N_("list every setting"), NULL },
-    { "json", 0, 0, G_OPTION_ARG_NONE, &json, N_("list as JSON"), NULL },
+    { "preset", 'p', 0, G_OPTION_ARG_STRING, &preset, N_ ("the preset to start from"),
+      N_ ("NAME") },
+    { "presets", 0, 0, G_OPTION_ARG_NONE, &presets, N_ ("list the presets"), NULL },
+    { "fields", 0, 0, G_OPTION_ARG_NONE, &fields, N_ ("list every setting"), NULL },
+    { "json", 0, 0, G_OPTION_ARG_NONE, &json, N_ ("list as JSON"), NULL },
     { NULL },
   };
   g_autoptr (PlumbSpec) spec = NULL;

@@ -18,7 +18,7 @@ print_line (const PlumbRunInfo *info)
   g_print ("%-28s %-12s", status != NULL && status->name != NULL ? status->name : base,
            plumb_run_state_label (info->state));
   if (status != NULL && status->total_steps > 0)
-    g_print (_ (" step %d/%d"), (int) status->step, (int) status->total_steps);
+    g_print (_ (" step %d/%d"), (int)status->step, (int)status->total_steps);
   g_print ("  %s\n", info->path);
 }
 
@@ -34,17 +34,17 @@ print_fully (const PlumbRunInfo *info)
     {
       g_print (_ ("  name        %s\n"), status->name != NULL ? status->name : "-");
       if (status->total_steps > 0)
-        g_print (_ ("  step        %d of %d\n"), (int) status->step, (int) status->total_steps);
+        g_print (_ ("  step        %d of %d\n"), (int)status->step, (int)status->total_steps);
       else
-        g_print (_ ("  step        %d\n"), (int) status->step);
+        g_print (_ ("  step        %d\n"), (int)status->step);
       g_print (_ ("  phase       %s\n"), status->phase != NULL ? status->phase : "-");
-      g_print (_ ("  attempt     %d, process %d on %s\n"), (int) status->attempt,
-               (int) status->pid, status->host != NULL ? status->host : "-");
+      g_print (_ ("  attempt     %d, process %d on %s\n"), (int)status->attempt, (int)status->pid,
+               status->host != NULL ? status->host : "-");
       if (status->eta >= 0 && plumb_run_state_is_alive (info->state))
         g_print (_ ("  time left   %.0f s\n"), status->eta);
     }
   if (info->checkpoint >= 0)
-    g_print (_ ("  checkpoint  step %d\n"), (int) info->checkpoint);
+    g_print (_ ("  checkpoint  step %d\n"), (int)info->checkpoint);
   else
     g_print (_ ("  checkpoint  none\n"));
 }
@@ -99,7 +99,7 @@ plumb_cmd_status (int argc, char **argv, GError **error)
 {
   gboolean json = FALSE;
   const GOptionEntry options[] = {
-    { "json", 0, 0, G_OPTION_ARG_NONE, &json, N_("print as JSON"), NULL },
+    { "json", 0, 0, G_OPTION_ARG_NONE, &json, N_ ("print as JSON"), NULL },
     { NULL },
   };
 

@@ -22,8 +22,7 @@ kill_run (const char *run, GError **error)
       return 0;
     }
   for (guint i = 0; i < left->len; i++)
-    g_printerr (_ ("%s: process %d is still there\n"), run,
-                (int) g_array_index (left, gint64, i));
+    g_printerr (_ ("%s: process %d is still there\n"), run, (int)g_array_index (left, gint64, i));
   return PLUMB_ERROR_FAILED;
 }
 
@@ -33,7 +32,7 @@ plumb_cmd_stop (int argc, char **argv, GError **error)
   gboolean now = FALSE;
   const GOptionEntry options[] = {
     { "kill", 0, 0, G_OPTION_ARG_NONE, &now,
-      N_("end the run and all its processes at once; work since the last checkpoint is lost"),
+      N_ ("end the run and all its processes at once; work since the last checkpoint is lost"),
       NULL },
     { NULL },
   };

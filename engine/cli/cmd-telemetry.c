@@ -196,9 +196,9 @@ plumb_cmd_telemetry (int argc, char **argv, GError **error)
   gint64 since = 0;
   gboolean follow = FALSE;
   const GOptionEntry options[] = {
-    { "since", 0, 0, G_OPTION_ARG_INT64, &since, N_("print the rows after this number"),
-      N_("N") },
-    { "follow", 0, 0, G_OPTION_ARG_NONE, &follow, N_("go on until the run ends"), NULL },
+    { "since", 0, 0, G_OPTION_ARG_INT64, &since, N_ ("print the rows after this number"),
+      N_ ("N") },
+    { "follow", 0, 0, G_OPTION_ARG_NONE, &follow, N_ ("go on until the run ends"), NULL },
     { NULL },
   };
   g_autofree char *run = NULL, *database = NULL;

@@ -14,9 +14,9 @@ plumb_cmd_validate (int argc, char **argv, GError **error)
   g_auto (GStrv) assignments = NULL;
   gboolean json = FALSE;
   const GOptionEntry options[] = {
-    { "set", 0, 0, G_OPTION_ARG_STRING_ARRAY, &assignments, N_("set one value"),
-      N_("group.key=value") },
-    { "json", 0, 0, G_OPTION_ARG_NONE, &json, N_("print the problems as JSON"), NULL },
+    { "set", 0, 0, G_OPTION_ARG_STRING_ARRAY, &assignments, N_ ("set one value"),
+      N_ ("group.key=value") },
+    { "json", 0, 0, G_OPTION_ARG_NONE, &json, N_ ("print the problems as JSON"), NULL },
     { NULL },
   };
   g_autoptr (GPtrArray) problems = plumb_problems_new ();

@@ -9,8 +9,14 @@
 #include "engine/core/error.h"
 
 gboolean
-plumb_command_parse (int *argc, char ***argv, const GOptionEntry *options, const char *synopsis,
-                     const char *summary, int least, int most, GError **error)
+plumb_command_parse (int *argc,
+                     char ***argv,
+                     const GOptionEntry *options,
+                     const char *synopsis,
+                     const char *summary,
+                     int least,
+                     int most,
+                     GError **error)
 {
   g_autofree char *parameters = g_strdup_printf ("%s", synopsis);
   g_autofree char *name = g_strdup_printf ("%s %s", g_get_prgname (), (*argv)[0]);
@@ -30,7 +36,7 @@ plumb_command_parse (int *argc, char ***argv, const GOptionEntry *options, const
       memmove (*argv + 1, *argv + 2, (*argc - 1) * sizeof **argv);
       (*argc)--;
     }
-  (*argv)[0] = (char *) "";
+  (*argv)[0] = (char *)"";
   if (*argc - 1 >= least && *argc - 1 <= most)
     return TRUE;
   g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_USAGE, "usage: %s [OPTION…] %s", name, synopsis);

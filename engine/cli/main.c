@@ -11,11 +11,11 @@
 #include "engine/core/error.h"
 
 static const PlumbCommand commands[] = {
-  { "spec", plumb_cmd_spec, N_("print a commented spec to start from, or list every setting") },
-  { "validate", plumb_cmd_validate, N_("check a spec: every problem with its place and remedy") },
-  { "status", plumb_cmd_status, N_("show the state of a run, or of all runs") },
-  { "stop", plumb_cmd_stop, N_("stop a run after its step, with a checkpoint; or kill it") },
-  { "telemetry", plumb_cmd_telemetry, N_("print what a run recorded as JSON lines") },
+  { "spec", plumb_cmd_spec, N_ ("print a commented spec to start from, or list every setting") },
+  { "validate", plumb_cmd_validate, N_ ("check a spec: every problem with its place and remedy") },
+  { "status", plumb_cmd_status, N_ ("show the state of a run, or of all runs") },
+  { "stop", plumb_cmd_stop, N_ ("stop a run after its step, with a checkpoint; or kill it") },
+  { "telemetry", plumb_cmd_telemetry, N_ ("print what a run recorded as JSON lines") },
 };
 
 static char *

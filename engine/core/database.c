@@ -197,7 +197,7 @@ plumb_bind_bytes (PlumbStatement *statement, int index, GBytes *bytes)
 char *
 plumb_column_text (PlumbStatement *statement, int column)
 {
-  return g_strdup ((const char *) sqlite3_column_text (statement, column));
+  return g_strdup ((const char *)sqlite3_column_text (statement, column));
 }
 
 GBytes *

@@ -37,7 +37,8 @@ gboolean plumb_database_integer (PlumbDatabase *db, const char *sql, gint64 *val
 
 void plumb_bind_text (PlumbStatement *statement, int index, const char *text); /* NULL binds NULL */
 void plumb_bind_bytes (PlumbStatement *statement, int index, GBytes *bytes);
-char *plumb_column_text (PlumbStatement *statement, int column); /* (transfer full), NULL for NULL */
+char *plumb_column_text (PlumbStatement *statement,
+                         int column); /* (transfer full), NULL for NULL */
 GBytes *plumb_column_bytes (PlumbStatement *statement, int column);
 
 G_END_DECLS

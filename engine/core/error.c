@@ -6,7 +6,7 @@
 
 #include "engine/core/error.h"
 
-G_DEFINE_QUARK (plumb-error-quark, plumb_error)
+G_DEFINE_QUARK (plumb - error - quark, plumb_error)
 
 int
 plumb_error_exit_code (const GError *error)

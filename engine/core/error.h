@@ -19,8 +19,8 @@ typedef enum
 #define PLUMB_ERROR (plumb_error_quark ())
 GQuark plumb_error_quark (void);
 
-/* Exit code for an error of any domain: 0 for NULL, a PLUMB_ERROR's own code, 3 for file errors that
- * a user can mend (missing file, bad encoding), 5 for the rest. */
+/* Exit code for an error of any domain: 0 for NULL, a PLUMB_ERROR's own code, 3 for file errors
+ * that a user can mend (missing file, bad encoding), 5 for the rest. */
 int plumb_error_exit_code (const GError *error);
 
 G_END_DECLS

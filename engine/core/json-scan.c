@@ -33,9 +33,9 @@ plumb_json_scan_init (PlumbJsonScan *scan, const char *data, gsize length)
 static void
 skip_blanks (PlumbJsonScan *scan)
 {
-  while (scan->next < scan->end
-         && (*scan->next == ' ' || *scan->next == '\t' || *scan->next == '\n'
-             || *scan->next == '\r'))
+  while (
+      scan->next < scan->end
+      && (*scan->next == ' ' || *scan->next == '\t' || *scan->next == '\n' || *scan->next == '\r'))
     scan->next++;
 }
 
@@ -221,7 +221,7 @@ read_string (PlumbJsonScan *scan, GString *string)
       const char *start = scan->next, *bad;
 
       while (scan->next < scan->end && *scan->next != '"' && *scan->next != '\\'
-             && (guchar) *scan->next >= 0x20)
+             && (guchar)*scan->next >= 0x20)
         scan->next++;
       if (!g_utf8_validate (start, scan->next - start, &bad))
         return fail_at (scan, bad, "this byte is not valid UTF-8");
@@ -229,7 +229,7 @@ read_string (PlumbJsonScan *scan, GString *string)
         g_string_append_len (string, start, scan->next - start);
       if (scan->next == scan->end)
         return fail (scan, "");
-      if ((guchar) *scan->next < 0x20)
+      if ((guchar)*scan->next < 0x20)
         return fail (scan, "a control character stands in a string; write it as an escape");
       if (*scan->next++ == '"')
         return TRUE;
@@ -320,7 +320,7 @@ take_word (PlumbJsonScan *scan, const char *word)
   gsize length = strlen (word);
 
   skip_blanks (scan);
-  if ((gsize) (scan->end - scan->next) < length || memcmp (scan->next, word, length) != 0)
+  if ((gsize)(scan->end - scan->next) < length || memcmp (scan->next, word, length) != 0)
     return FALSE;
   scan->next += length;
   return TRUE;

@@ -6,8 +6,9 @@
 G_BEGIN_DECLS
 
 /* A strict JSON reader that builds no tree: for large files, and for rows whose numbers, NULs and
- * duplicate keys must not be lost on the way. It goes over the text once; the first fault stops it for good and is kept in
- * `message` with its offset in `at`. Every function returns FALSE from then on.
+ * duplicate keys must not be lost on the way. It goes over the text once; the first fault stops it
+ * for good and is kept in `message` with its offset in `at`. Every function returns FALSE from then
+ * on.
  *
  *   plumb_json_scan_init (&scan, data, length);
  *   if (plumb_json_enter_object (&scan))
@@ -47,7 +48,8 @@ PlumbJsonType plumb_json_peek (PlumbJsonScan *scan);
 const char *plumb_json_type_name (PlumbJsonType type); /* "an object", "a number", ... */
 
 gboolean plumb_json_enter_object (PlumbJsonScan *scan);
-/* Moves to the next member and reads its key; FALSE at the end of the object, which is then left. */
+/* Moves to the next member and reads its key; FALSE at the end of the object, which is then left.
+ */
 gboolean plumb_json_next_member (PlumbJsonScan *scan, GString *key);
 gboolean plumb_json_enter_array (PlumbJsonScan *scan);
 /* Moves to the next element; FALSE at the end of the array, which is then left. */

@@ -12,6 +12,7 @@
 #define DOWN PLUMB_BETTER_DOWN
 #define NEITHER PLUMB_BETTER_NEITHER
 
+/* clang-format off */
 /* name, unit, help, better, smoothing. A star stands for one part of a name. */
 static const PlumbMetric metrics[] = {
   { "reward/mean", "", N_("Mean reward of the step's completions"), UP, 0.6 },
@@ -133,6 +134,7 @@ static const PlumbChart sft_charts[] = {
   { N_("Share of the limit"), { "throughput/total_of_limit", "throughput/train_of_limit" }, FALSE, NULL, NULL },
   { N_("Time of a step"), { "time/train", "time/idle" }, TRUE, NULL, NULL },
 };
+/* clang-format on */
 
 const PlumbMetric *
 plumb_metrics (gsize *n)

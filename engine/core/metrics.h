@@ -15,7 +15,8 @@ typedef enum
 typedef struct
 {
   const char *name; /* "reward/mean"; one part may be a star: "reward/part" followed by any name */
-  const char *unit; /* translatable; "" for none; "share" is shown as a percentage, "bytes" scaled */
+  const char
+      *unit; /* translatable; "" for none; "share" is shown as a percentage, "bytes" scaled */
   const char *help; /* translatable */
   PlumbBetter better;
   double smoothing; /* default weight of the moving average, 0 to 1 */
@@ -36,10 +37,11 @@ gboolean plumb_metric_is_deterministic (const char *name);
 #define PLUMB_CHART_MAX_METRICS 8
 typedef struct
 {
-  const char *title;                              /* translatable */
-  const char *metrics[PLUMB_CHART_MAX_METRICS];   /* NULL-terminated; the first is the main one; may hold stars */
-  gboolean stacked;                               /* areas on top of each other (times) */
-  const char *note;                               /* translatable sentence under the chart; NULL: none */
+  const char *title;                            /* translatable */
+  const char *metrics[PLUMB_CHART_MAX_METRICS]; /* NULL-terminated; the first is the main one; may
+                                                   hold stars */
+  gboolean stacked;                             /* areas on top of each other (times) */
+  const char *note;      /* translatable sentence under the chart; NULL: none */
   const char *needs_key; /* a spec key whose value 0 means "not measured"; NULL: none */
 } PlumbChart;
 

@@ -117,7 +117,7 @@ plumb_path_replace (const char *path, const char *data, gssize length, GError **
 
   if (fd < 0)
     return fail_errno (error, errno, "write beside it", path);
-  if (!write_all (fd, data, length < 0 ? strlen (data) : (gsize) length) || fsync (fd) < 0)
+  if (!write_all (fd, data, length < 0 ? strlen (data) : (gsize)length) || fsync (fd) < 0)
     number = errno;
   if (close (fd) < 0 && number == 0)
     number = errno;

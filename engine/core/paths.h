@@ -12,7 +12,8 @@ char *plumb_path_data (const char *name);
 char *plumb_path_registry (void);
 /* $XDG_DATA_HOME/plumbline/runs: where runs lie unless told otherwise. (transfer full) */
 char *plumb_path_runs (void);
-/* Absolute form, from `folder` (NULL: the current one), with ~ for the home folder. (transfer full) */
+/* Absolute form, from `folder` (NULL: the current one), with ~ for the home folder. (transfer full)
+ */
 char *plumb_path_absolute (const char *path, const char *folder);
 /* Replaces a file atomically with these bytes (written aside, synced, renamed), mode 0644. */
 gboolean plumb_path_replace (const char *path, const char *data, gssize length, GError **error);

@@ -22,7 +22,8 @@ preset_free (gpointer data)
   g_free (preset);
 }
 
-/* The comment lines at the top: the first is the title, the rest the description. A line without words ends them. */
+/* The comment lines at the top: the first is the title, the rest the description. A line without
+ * words ends them. */
 static PlumbPreset *
 read_preset (const char *name, const char *text)
 {
@@ -49,7 +50,7 @@ read_preset (const char *name, const char *text)
 static int
 compare_names (gconstpointer a, gconstpointer b)
 {
-  return strcmp (*(char *const *) a, *(char *const *) b);
+  return strcmp (*(char *const *)a, *(char *const *)b);
 }
 
 /* Names of all presets, sorted: the quick start comes first by its own name. */
@@ -65,7 +66,7 @@ preset_names (void)
       g_ptr_array_add (names, g_strndup (files[i], strlen (files[i]) - strlen (SUFFIX)));
   g_ptr_array_sort (names, compare_names);
   g_ptr_array_add (names, NULL);
-  return (char **) g_ptr_array_free (g_steal_pointer (&names), FALSE);
+  return (char **)g_ptr_array_free (g_steal_pointer (&names), FALSE);
 }
 
 char *

@@ -6,8 +6,12 @@
 #include "engine/core/spec.h"
 
 PlumbProblem *
-plumb_problem_new (const char *key, const char *value, const char *file, guint line,
-                   const char *message, const char *remedy)
+plumb_problem_new (const char *key,
+                   const char *value,
+                   const char *file,
+                   guint line,
+                   const char *message,
+                   const char *remedy)
 {
   PlumbProblem *problem = g_new0 (PlumbProblem, 1);
 
@@ -34,12 +38,18 @@ plumb_problem_free (PlumbProblem *problem)
 GPtrArray *
 plumb_problems_new (void)
 {
-  return g_ptr_array_new_with_free_func ((GDestroyNotify) plumb_problem_free);
+  return g_ptr_array_new_with_free_func ((GDestroyNotify)plumb_problem_free);
 }
 
 void
-plumb_problems_add (GPtrArray *problems, const char *key, const char *value, const char *file,
-                    guint line, const char *remedy, const char *format, ...)
+plumb_problems_add (GPtrArray *problems,
+                    const char *key,
+                    const char *value,
+                    const char *file,
+                    guint line,
+                    const char *remedy,
+                    const char *format,
+                    ...)
 {
   g_autofree char *message = NULL;
   va_list args;
@@ -70,8 +80,7 @@ plumb_problems_to_text (GPtrArray *problems)
       if (problem->key != NULL && problem->value != NULL)
         g_string_append_printf (text, "%s = %s: ", problem->key, problem->value);
       else if (problem->key != NULL || problem->value != NULL)
-        g_string_append_printf (text, "%s: ",
-                                problem->key != NULL ? problem->key : problem->value);
+        g_string_append_printf (text, "%s: ", problem->key != NULL ? problem->key : problem->value);
       g_string_append (text, problem->message);
       if (problem->remedy != NULL)
         g_string_append_printf (text, "; %s", problem->remedy);

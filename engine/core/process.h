@@ -7,8 +7,9 @@ G_BEGIN_DECLS
 
 /* What /proc says about processes. */
 
-/* Clock ticks since boot at which the process started; 0 when there is none (or it is a zombie). A pid alone may have been
- * given to another process; pid and start time and boot id name one for ever. */
+/* Clock ticks since boot at which the process started; 0 when there is none (or it is a zombie). A
+ * pid alone may have been given to another process; pid and start time and boot id name one for
+ * ever. */
 guint64 plumb_process_start_time (gint64 pid);
 /* Of this boot of the machine; NULL when /proc cannot be read. (transfer full) */
 char *plumb_boot_id (void);

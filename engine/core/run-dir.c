@@ -72,7 +72,7 @@ plumb_run_dir_propose (const char *name)
 
   /* Keeps letters of every language; takes what a shell or a file system might mind. */
   for (char *c = safe; *c != '\0'; c++)
-    if ((guchar) *c < 0x80 && !g_ascii_isalnum (*c) && strchr ("-_.", *c) == NULL)
+    if ((guchar)*c < 0x80 && !g_ascii_isalnum (*c) && strchr ("-_.", *c) == NULL)
       *c = '-';
   if (safe[0] == '.' || safe[0] == '-')
     safe[0] = '_';

@@ -31,19 +31,19 @@ typedef struct
   guint64 start_time; /* of the process, clock ticks since boot: /proc/PID/stat */
   char *boot_id;
   gint64 attempt;
-  char *phase;         /* "generate", "train", ... */
+  char *phase;              /* "generate", "train", ... */
   gint64 step, total_steps; /* total 0: unknown */
-  double started;      /* seconds since 1970: start of the attempt */
-  double updated;      /* when this was written */
-  double progressed;   /* when step or phase last changed */
-  double median_phase; /* seconds; 0: unknown */
-  double eta;          /* seconds; < 0: unknown */
+  double started;           /* seconds since 1970: start of the attempt */
+  double updated;           /* when this was written */
+  double progressed;        /* when step or phase last changed */
+  double median_phase;      /* seconds; 0: unknown */
+  double eta;               /* seconds; < 0: unknown */
   double tokens_per_second; /* < 0: not measured */
-  char *database;      /* path of telemetry.db */
-  char *samples;       /* path of samples.db */
-  PlumbOutcome outcome; /* NONE while it runs */
+  char *database;           /* path of telemetry.db */
+  char *samples;            /* path of samples.db */
+  PlumbOutcome outcome;     /* NONE while it runs */
   int exit_code;
-  char *message;       /* of the end; NULL: none */
+  char *message; /* of the end; NULL: none */
 } PlumbRunStatus;
 
 PlumbRunStatus *plumb_run_status_new (void);
@@ -57,16 +57,18 @@ PlumbRunStatus *plumb_run_status_read (const char *run, GError **error);
 gboolean plumb_run_status_write (const char *run, const PlumbRunStatus *status, GError **error);
 JsonNode *plumb_run_status_to_json (const PlumbRunStatus *status);
 
-/* Makes a run directory with its sub-folders. PLUMB_ERROR_INVALID when it holds a run or other files already. */
+/* Makes a run directory with its sub-folders. PLUMB_ERROR_INVALID when it holds a run or other
+ * files already. */
 gboolean plumb_run_dir_create (const char *run, GError **error);
 /* A free path in the data folder from a name: "NAME-20250131-120301". (transfer full) */
 char *plumb_run_dir_propose (const char *name);
 /* TRUE if the folder holds a run.spec. */
 gboolean plumb_run_dir_is_run (const char *path);
 
-/* The lock of the controller (fcntl, RUN/engine.lock), released when the process ends. It belongs to the process that took it:
- * take it after the last fork, and never open engine.lock again in that process. Returns a descriptor to
- * keep open, or -1 with PLUMB_ERROR_ENVIRONMENT naming the pid that holds it. */
+/* The lock of the controller (fcntl, RUN/engine.lock), released when the process ends. It belongs
+ * to the process that took it: take it after the last fork, and never open engine.lock again in
+ * that process. Returns a descriptor to keep open, or -1 with PLUMB_ERROR_ENVIRONMENT naming the
+ * pid that holds it. */
 int plumb_run_lock (const char *run, GError **error);
 /* Does another process hold it? `pid` (or NULL) gets its id, 0 when it lives elsewhere. */
 gboolean plumb_run_lock_is_held (const char *run, gint64 *pid);
@@ -84,7 +86,8 @@ gboolean plumb_run_request_stop (const char *run, GError **error);
 gboolean plumb_run_stop_requested (const char *run);
 void plumb_run_clear_stop (const char *run);
 
-/* Number of complete checkpoints' newest step, or -1 when there is none: checkpoints/step-NNNNNN. */
+/* Number of complete checkpoints' newest step, or -1 when there is none: checkpoints/step-NNNNNN.
+ */
 gint64 plumb_run_last_checkpoint (const char *run);
 
 G_END_DECLS

@@ -55,7 +55,7 @@ typedef struct
 static void
 entry_clear (gpointer data)
 {
-  g_free (((Entry *) data)->path);
+  g_free (((Entry *)data)->path);
 }
 
 static int
@@ -135,8 +135,8 @@ plumb_run_find (const char *what, GError **error)
     return plumb_path_absolute (what, NULL);
   if (g_file_test (what, G_FILE_TEST_IS_DIR))
     {
-      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
-                   "%s: this folder holds no run (no %s)", what, PLUMB_RUN_SPEC);
+      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID, "%s: this folder holds no run (no %s)",
+                   what, PLUMB_RUN_SPEC);
       return NULL;
     }
   runs = plumb_run_list (error);

@@ -23,18 +23,18 @@ static const struct
 {
   const char *name, *label;
 } states[] = {
-  [PLUMB_RUN_STATE_QUEUED] = { "queued", N_("Queued") },
-  [PLUMB_RUN_STATE_STARTING] = { "starting", N_("Starting") },
-  [PLUMB_RUN_STATE_RUNNING] = { "running", N_("Running") },
-  [PLUMB_RUN_STATE_STALLED] = { "stalled", N_("Stalled") },
-  [PLUMB_RUN_STATE_STOPPING] = { "stopping", N_("Stopping") },
-  [PLUMB_RUN_STATE_STOPPED] = { "stopped", N_("Stopped") },
-  [PLUMB_RUN_STATE_FINISHED] = { "finished", N_("Finished") },
-  [PLUMB_RUN_STATE_FAILED] = { "failed", N_("Failed") },
-  [PLUMB_RUN_STATE_KILLED] = { "killed", N_("Killed") },
-  [PLUMB_RUN_STATE_TIMED_OUT] = { "timed_out", N_("Timed out") },
-  [PLUMB_RUN_STATE_PREEMPTED] = { "preempted", N_("Preempted") },
-  [PLUMB_RUN_STATE_LOST_CONTACT] = { "lost_contact", N_("Lost contact") },
+  [PLUMB_RUN_STATE_QUEUED] = { "queued", N_ ("Queued") },
+  [PLUMB_RUN_STATE_STARTING] = { "starting", N_ ("Starting") },
+  [PLUMB_RUN_STATE_RUNNING] = { "running", N_ ("Running") },
+  [PLUMB_RUN_STATE_STALLED] = { "stalled", N_ ("Stalled") },
+  [PLUMB_RUN_STATE_STOPPING] = { "stopping", N_ ("Stopping") },
+  [PLUMB_RUN_STATE_STOPPED] = { "stopped", N_ ("Stopped") },
+  [PLUMB_RUN_STATE_FINISHED] = { "finished", N_ ("Finished") },
+  [PLUMB_RUN_STATE_FAILED] = { "failed", N_ ("Failed") },
+  [PLUMB_RUN_STATE_KILLED] = { "killed", N_ ("Killed") },
+  [PLUMB_RUN_STATE_TIMED_OUT] = { "timed_out", N_ ("Timed out") },
+  [PLUMB_RUN_STATE_PREEMPTED] = { "preempted", N_ ("Preempted") },
+  [PLUMB_RUN_STATE_LOST_CONTACT] = { "lost_contact", N_ ("Lost contact") },
 };
 
 const char *
@@ -137,10 +137,9 @@ plumb_run_info_free (PlumbRunInfo *info)
 static void
 read_attempt (PlumbRunInfo *info)
 {
-  g_autofree char *path
-      = info->status != NULL && info->status->database != NULL
-            ? g_strdup (info->status->database)
-            : g_build_filename (info->path, PLUMB_RUN_TELEMETRY, NULL);
+  g_autofree char *path = info->status != NULL && info->status->database != NULL
+                              ? g_strdup (info->status->database)
+                              : g_build_filename (info->path, PLUMB_RUN_TELEMETRY, NULL);
   g_autoptr (PlumbTelemetryReader) reader = NULL;
   g_autoptr (PlumbAttempt) attempt = NULL;
   g_autoptr (PlumbAttemptEnd) end = NULL;
@@ -165,7 +164,7 @@ read_attempt (PlumbRunInfo *info)
 static void
 read_status (PlumbRunInfo *info)
 {
-  double now = g_get_real_time () / (double) G_USEC_PER_SEC;
+  double now = g_get_real_time () / (double)G_USEC_PER_SEC;
   g_autofree char *path = g_build_filename (info->path, PLUMB_RUN_STATE, NULL);
   g_autoptr (GError) error = NULL;
 
@@ -201,9 +200,8 @@ explain (PlumbRunInfo *info)
                                         "of memory, or the machine went down."),
                                      step);
   else if (info->state == PLUMB_RUN_STATE_STALLED)
-    info->message = g_strdup_printf (
-        _ ("No progress for %.0f seconds."),
-        MAX (info->facts.progress_age, info->facts.heartbeat_age));
+    info->message = g_strdup_printf (_ ("No progress for %.0f seconds."),
+                                     MAX (info->facts.progress_age, info->facts.heartbeat_age));
 }
 
 PlumbRunInfo *
@@ -283,7 +281,8 @@ living_status (const char *run, GError **error)
   if (status->pid != pid || !plumb_run_status_is_alive (status))
     {
       g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_ENVIRONMENT,
-                   "%s: process %" G_GINT64_FORMAT " of %s is not the one that state.json names; it was left alone",
+                   "%s: process %" G_GINT64_FORMAT
+                   " of %s is not the one that state.json names; it was left alone",
                    run, status->pid, status->host != NULL ? status->host : "an unknown host");
       return NULL;
     }
@@ -315,8 +314,9 @@ plumb_run_kill (const char *run, GArray **left, GError **error)
   if (status == NULL)
     return FALSE;
   group = getpgid (status->pid);
-  /* A controller that does not lead its group was started by a script: the rest of that group is not ours to end. */
-  if (kill (group == status->pid ? -group : (pid_t) status->pid, SIGKILL) < 0)
+  /* A controller that does not lead its group was started by a script: the rest of that group is
+   * not ours to end. */
+  if (kill (group == status->pid ? -group : (pid_t)status->pid, SIGKILL) < 0)
     {
       g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_ENVIRONMENT,
                    "%s: cannot end process %" G_GINT64_FORMAT ": %s", run, status->pid,

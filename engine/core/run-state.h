@@ -15,7 +15,7 @@ typedef enum
   PLUMB_RUN_STATE_STOPPED,  /* stopped as asked, with a checkpoint */
   PLUMB_RUN_STATE_FINISHED,
   PLUMB_RUN_STATE_FAILED,
-  PLUMB_RUN_STATE_KILLED,   /* the lock is free and there is no end row */
+  PLUMB_RUN_STATE_KILLED, /* the lock is free and there is no end row */
   PLUMB_RUN_STATE_TIMED_OUT,
   PLUMB_RUN_STATE_PREEMPTED,
   PLUMB_RUN_STATE_LOST_CONTACT, /* on another machine that does not answer */
@@ -25,13 +25,13 @@ typedef enum
 typedef struct
 {
   gboolean lock_held;
-  gboolean has_attempt;    /* there is an attempt row */
-  PlumbOutcome outcome;    /* of the last attempt; NONE: no end row */
+  gboolean has_attempt; /* there is an attempt row */
+  PlumbOutcome outcome; /* of the last attempt; NONE: no end row */
   gboolean stop_requested;
-  double heartbeat_age;    /* seconds since state.json was replaced; < 0: there is none */
-  double progress_age;     /* seconds since the step or phase changed; < 0: unknown */
-  double median_phase;     /* seconds; 0: unknown */
-  gboolean remote;         /* on another machine: the lock says nothing, the heartbeat does */
+  double heartbeat_age; /* seconds since state.json was replaced; < 0: there is none */
+  double progress_age;  /* seconds since the step or phase changed; < 0: unknown */
+  double median_phase;  /* seconds; 0: unknown */
+  gboolean remote;      /* on another machine: the lock says nothing, the heartbeat does */
 } PlumbRunFacts;
 
 PlumbRunState plumb_run_state_decide (const PlumbRunFacts *facts);
@@ -64,8 +64,8 @@ gboolean plumb_run_status_is_alive (const PlumbRunStatus *status);
 /* SIGINT to the controller, after the check above, and the stop marker. PLUMB_ERROR_INVALID when
  * the run is not running. */
 gboolean plumb_run_stop (const char *run, GError **error);
-/* Ends the controller and its whole group with SIGKILL and waits up to five seconds. `left` (or NULL)
- * gets the ids of processes of the group that are still there: array of gint64. */
+/* Ends the controller and its whole group with SIGKILL and waits up to five seconds. `left` (or
+ * NULL) gets the ids of processes of the group that are still there: array of gint64. */
 gboolean plumb_run_kill (const char *run, GArray **left, GError **error);
 
 G_END_DECLS

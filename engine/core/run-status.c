@@ -102,16 +102,16 @@ add_member (JsonBuilder *builder, const PlumbRunStatus *status, gsize index)
   switch (members[index].type)
     {
     case MEMBER_TEXT:
-      if (*(char *const *) place != NULL)
-        json_builder_add_string_value (builder, *(char *const *) place);
+      if (*(char *const *)place != NULL)
+        json_builder_add_string_value (builder, *(char *const *)place);
       else
         json_builder_add_null_value (builder);
       break;
     case MEMBER_INTEGER:
-      json_builder_add_int_value (builder, *(const gint64 *) place);
+      json_builder_add_int_value (builder, *(const gint64 *)place);
       break;
     case MEMBER_REAL:
-      real = *(const double *) place;
+      real = *(const double *)place;
       json_builder_add_double_value (builder, isfinite (real) ? real : -1);
       break;
     }
@@ -180,13 +180,13 @@ read_member (PlumbRunStatus *status, JsonObject *object, gsize index)
   switch (members[index].type)
     {
     case MEMBER_TEXT:
-      *(char **) place = json_node_dup_string (node);
+      *(char **)place = json_node_dup_string (node);
       break;
     case MEMBER_INTEGER:
-      *(gint64 *) place = json_node_get_int (node);
+      *(gint64 *)place = json_node_get_int (node);
       break;
     case MEMBER_REAL:
-      *(double *) place = json_node_get_double (node);
+      *(double *)place = json_node_get_double (node);
       break;
     }
 }

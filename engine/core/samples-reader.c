@@ -63,7 +63,7 @@ sample_from_row (PlumbStatement *statement, gboolean detail)
   sample->failed = sqlite3_column_type (statement, 9) == SQLITE_NULL;
   sample->reward = column_real (statement, 9);
   sample->reason = plumb_column_text (statement, 10);
-  read_parts (sample, (const char *) sqlite3_column_text (statement, 11));
+  read_parts (sample, (const char *)sqlite3_column_text (statement, 11));
   sample->advantage = column_real (statement, 12);
   sample->finish = plumb_column_text (statement, 13);
   sample->policy_version = sqlite3_column_int64 (statement, 14);
@@ -78,13 +78,17 @@ sample_from_row (PlumbStatement *statement, gboolean detail)
 }
 
 GPtrArray *
-plumb_samples_read (const char *path, gint64 first_step, gint64 last_step, gsize limit,
-                    gboolean detail, GError **error)
+plumb_samples_read (const char *path,
+                    gint64 first_step,
+                    gint64 last_step,
+                    gsize limit,
+                    gboolean detail,
+                    GError **error)
 {
   g_autoptr (PlumbDatabase) db = plumb_database_open_readonly (path, error);
   g_autoptr (PlumbStatement) statement = NULL;
   g_autoptr (GPtrArray) samples
-      = g_ptr_array_new_with_free_func ((GDestroyNotify) plumb_sample_free);
+      = g_ptr_array_new_with_free_func ((GDestroyNotify)plumb_sample_free);
   int result;
 
   if (db == NULL)

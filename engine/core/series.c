@@ -13,11 +13,11 @@ typedef struct
 
 struct _PlumbSeries
 {
-  GArray *starts;      /* of Start */
-  GArray *all;         /* of PlumbPoint, as they came */
+  GArray *starts; /* of Start */
+  GArray *all;    /* of PlumbPoint, as they came */
   GArray *current, *superseded;
-  gsize merged;        /* how many of `all` the last two hold */
-  gboolean stale;      /* they must be made anew */
+  gsize merged;   /* how many of `all` the last two hold */
+  gboolean stale; /* they must be made anew */
 };
 
 PlumbSeries *
@@ -147,10 +147,10 @@ append_new (PlumbSeries *series)
   while (series->merged < series->all->len)
     {
       const PlumbPoint *point = &g_array_index (series->all, PlumbPoint, series->merged);
-      const PlumbPoint *last = series->current->len > 0
-                                   ? &g_array_index (series->current, PlumbPoint,
-                                                     series->current->len - 1)
-                                   : NULL;
+      const PlumbPoint *last
+          = series->current->len > 0
+                ? &g_array_index (series->current, PlumbPoint, series->current->len - 1)
+                : NULL;
 
       if (is_superseded (series, point)
           || (last != NULL
@@ -175,7 +175,7 @@ plumb_series_current (PlumbSeries *series, gsize *n)
 {
   merge (series);
   *n = series->current->len;
-  return (const PlumbPoint *) series->current->data;
+  return (const PlumbPoint *)series->current->data;
 }
 
 const PlumbPoint *
@@ -183,7 +183,7 @@ plumb_series_superseded (PlumbSeries *series, gsize *n)
 {
   merge (series);
   *n = series->superseded->len;
-  return (const PlumbPoint *) series->superseded->data;
+  return (const PlumbPoint *)series->superseded->data;
 }
 
 void

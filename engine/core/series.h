@@ -6,8 +6,9 @@
 G_BEGIN_DECLS
 
 /* The points of one metric, over all attempts of a run. A resumed attempt supersedes what earlier
- * attempts wrote at or above the step that it started from: superseded points are kept apart. Within one
- * attempt a later value of the same step replaces the earlier one. Points without a step are ordered by seq. */
+ * attempts wrote at or above the step that it started from: superseded points are kept apart.
+ * Within one attempt a later value of the same step replaces the earlier one. Points without a step
+ * are ordered by seq. */
 typedef struct _PlumbSeries PlumbSeries;
 
 PlumbSeries *plumb_series_new (void);
@@ -27,8 +28,8 @@ const PlumbPoint *plumb_series_superseded (PlumbSeries *series, gsize *n);
  * has room for n. */
 void plumb_points_elapsed (const PlumbPoint *points, gsize n, double *elapsed);
 
-/* Exponential moving average with weight `smoothing` of the past, corrected for its start; NaN points stay NaN and
- * leave the average. `out` has room for n. */
+/* Exponential moving average with weight `smoothing` of the past, corrected for its start; NaN
+ * points stay NaN and leave the average. `out` has room for n. */
 void plumb_points_smooth (const PlumbPoint *points, gsize n, double smoothing, double *out);
 
 G_END_DECLS

@@ -7,17 +7,20 @@
 
 #include "engine/core/spec-private.h"
 
-static void G_GNUC_PRINTF (5, 6)
-report (PlumbSpec *spec, GPtrArray *problems, const char *key, const char *remedy,
-        const char *format, ...)
+static void G_GNUC_PRINTF (5, 6) report (PlumbSpec *spec,
+                                         GPtrArray *problems,
+                                         const char *key,
+                                         const char *remedy,
+                                         const char *format,
+                                         ...)
 {
   g_autofree char *message = NULL;
   guint line = 0;
   const char *file = plumb_spec_place (spec, key, &line);
-  const char *value = plumb_field_find (key) != NULL
-                              && !(plumb_field_find (key)->type == PLUMB_FIELD_TEXT)
-                          ? plumb_spec_get_text (spec, key)
-                          : NULL;
+  const char *value
+      = plumb_field_find (key) != NULL && !(plumb_field_find (key)->type == PLUMB_FIELD_TEXT)
+            ? plumb_spec_get_text (spec, key)
+            : NULL;
   va_list args;
 
   va_start (args, format);
@@ -52,8 +55,7 @@ check_model (PlumbSpec *spec, GPtrArray *problems)
     return;
   for (gsize i = 0; i < G_N_ELEMENTS (needed); i++)
     if (is_missing (spec, needed[i]))
-      report (spec, problems, needed[i], "set it beside model.new.width",
-              "a new model needs it");
+      report (spec, problems, needed[i], "set it beside model.new.width", "a new model needs it");
   if (heads > 0 && width % heads != 0)
     report (spec, problems, "model.new.heads", "choose heads that divide the width",
             "a width of %" G_GINT64_FORMAT " cannot be split into %" G_GINT64_FORMAT " heads",

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What may stand as the value of a field: its types, its one spelling, and the nearest known word. */
+/* What may stand as the value of a field: its types, its one spelling, and the nearest known word.
+ */
 #define G_LOG_DOMAIN "plumbline"
 #include "config.h"
 
@@ -16,8 +17,8 @@
 const char *
 plumb_field_type_name (PlumbFieldType type)
 {
-  static const char *const names[] = { "text", "integer", "real", "yes/no", "choice",
-                                       "path", "texts", "paths", "reals" };
+  static const char *const names[]
+      = { "text", "integer", "real", "yes/no", "choice", "path", "texts", "paths", "reals" };
   return names[type];
 }
 
@@ -31,8 +32,8 @@ plumb_field_level_name (PlumbFieldLevel level)
 const char *
 plumb_field_widget_name (PlumbFieldWidget widget)
 {
-  static const char *const names[] = { "entry", "text", "spin", "switch",
-                                       "combo", "file", "folder", "files" };
+  static const char *const names[]
+      = { "entry", "text", "spin", "switch", "combo", "file", "folder", "files" };
   return names[widget];
 }
 
@@ -126,9 +127,11 @@ byte_suffix (const char *text)
   {
     const char *suffix;
     double factor;
-  } suffixes[] = { { "B", 1 },        { "k", 1024 },       { "kB", 1e3 },       { "KiB", 1024 },
-                   { "MB", 1e6 },     { "M", 1048576 },    { "MiB", 1048576 },  { "GB", 1e9 },
-                   { "G", 1073741824 }, { "GiB", 1073741824 }, { "TB", 1e12 },  { "TiB", 1099511627776.0 } };
+  } suffixes[] = {
+    { "B", 1 },          { "k", 1024 },         { "kB", 1e3 },      { "KiB", 1024 },
+    { "MB", 1e6 },       { "M", 1048576 },      { "MiB", 1048576 }, { "GB", 1e9 },
+    { "G", 1073741824 }, { "GiB", 1073741824 }, { "TB", 1e12 },     { "TiB", 1099511627776.0 }
+  };
 
   for (gsize i = 0; i < G_N_ELEMENTS (suffixes); i++)
     if (g_ascii_strcasecmp (text, suffixes[i].suffix) == 0)
@@ -155,7 +158,7 @@ plumb_parse_number (const char *text, gboolean whole, gboolean bytes, double *va
       if (factor == 0)
         return FALSE;
       number *= factor;
-      end = (char *) "";
+      end = (char *)"";
     }
   if (*end != '\0' || !isfinite (number) || (whole && number != floor (number)))
     return FALSE;
@@ -182,8 +185,8 @@ check_range (const PlumbField *field, double number, char **message, char **reme
 }
 
 static gboolean
-check_number (const PlumbField *field, const char *value, char **normal, char **message,
-              char **remedy)
+check_number (
+    const PlumbField *field, const char *value, char **normal, char **message, char **remedy)
 {
   gboolean whole = field->type == PLUMB_FIELD_INTEGER;
   double number;
@@ -191,7 +194,8 @@ check_number (const PlumbField *field, const char *value, char **normal, char **
   if (!plumb_parse_number (value, whole, g_strcmp0 (field->unit, "bytes") == 0, &number))
     {
       *message = g_strdup (whole ? "this is not a whole number" : "this is not a finite number");
-      *remedy = g_strdup (whole ? "write digits alone, like 128" : "write a number like 0.5 or 1e-6");
+      *remedy
+          = g_strdup (whole ? "write digits alone, like 128" : "write a number like 0.5 or 1e-6");
       return FALSE;
     }
   if (!check_range (field, number, message, remedy))
@@ -226,8 +230,8 @@ check_choice (const PlumbField *field, const char *value, char **message, char *
 
   if (g_strv_contains (field->choices, value))
     return TRUE;
-  nearest = plumb_nearest_word (value, field->choices, g_strv_length ((char **) field->choices));
-  all = g_strjoinv (", ", (char **) field->choices);
+  nearest = plumb_nearest_word (value, field->choices, g_strv_length ((char **)field->choices));
+  all = g_strjoinv (", ", (char **)field->choices);
   *message = g_strdup ("there is no such choice");
   if (nearest != NULL)
     *remedy = g_strdup_printf ("did you mean %s? The choices are: %s", nearest, all);
@@ -251,7 +255,8 @@ check_text (const PlumbField *field, const char *value, char **message, char **r
   if (length >= field->minimum && length <= field->maximum)
     return TRUE;
   *message = g_strdup (length == 0 ? "the text is empty" : "the text is too long");
-  *remedy = g_strdup_printf ("use between %.0f and %.0f characters", field->minimum, field->maximum);
+  *remedy
+      = g_strdup_printf ("use between %.0f and %.0f characters", field->minimum, field->maximum);
   return FALSE;
 }
 
@@ -293,8 +298,8 @@ check_list (const PlumbField *field, const char *value, char **message, char **r
 }
 
 gboolean
-plumb_field_check (const PlumbField *field, const char *value, char **normal, char **message,
-                   char **remedy)
+plumb_field_check (
+    const PlumbField *field, const char *value, char **normal, char **message, char **remedy)
 {
   g_autofree char *spelling = NULL, *why = NULL, *what = NULL;
   gboolean fine = TRUE;

@@ -96,15 +96,14 @@ append_field (GString *text, const PlumbField *field)
   if (standard != NULL)
     g_string_append_printf (text, ", default %s", standard);
   for (int a = 0; a < PLUMB_N_ALGORITHMS; a++)
-    if ((field->algorithms & (1 << a))
-        && g_strcmp0 (plumb_field_default (field, a), standard) != 0)
+    if ((field->algorithms & (1 << a)) && g_strcmp0 (plumb_field_default (field, a), standard) != 0)
       g_string_append_printf (text, " (%s: %s)", plumb_algorithm_name (a),
                               plumb_field_default (field, a));
   if (field->unit != NULL)
     g_string_append_printf (text, ", in %s", _ (field->unit));
   if (field->choices != NULL)
     {
-      g_autofree char *choices = g_strjoinv (" ", (char **) field->choices);
+      g_autofree char *choices = g_strjoinv (" ", (char **)field->choices);
 
       g_string_append_printf (text, ": %s", choices);
     }

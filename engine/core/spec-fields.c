@@ -49,26 +49,28 @@ static const char *const normalize_choices[] = { "none", "mean", "mean_std", NUL
 static const char *const aggregate_choices[] = { "token", "sequence", "constant", NULL };
 static const char *const estimator_choices[] = { "k1", "k2", "k3", NULL };
 static const char *const where_choices[] = { "reward", "loss", NULL };
-static const char *const schedule_choices[] = { "constant", "linear", "cosine", "cosine_floor", NULL };
+static const char *const schedule_choices[]
+    = { "constant", "linear", "cosine", "cosine_floor", NULL };
 static const char *const export_choices[] = { "never", "end", "every", NULL };
-static const char *const reward_choices[] = { "number", "exact",  "regex", "length",
-                                              "choice", "program", NULL };
+static const char *const reward_choices[]
+    = { "number", "exact", "regex", "length", "choice", "program", NULL };
 
 static const PlumbFieldGroup groups[] = {
-  { "run", N_("Run"), N_("What is trained, and under which name.") },
-  { "warmup", N_("Warm-up"), N_("Supervised steps before the reinforcement, in the same run.") },
-  { "model", N_("Model"), N_("The model that is trained.") },
-  { "data", N_("Data"), N_("Where prompts and answers come from.") },
-  { "algorithm", N_("Algorithm"), N_("The loss and what goes into it.") },
-  { "rollout", N_("Rollout"), N_("How completions are generated.") },
-  { "train", N_("Training"), N_("The optimizer.") },
-  { "reward", N_("Reward"), N_("What scores a completion.") },
-  { "schedule", N_("Schedule"), N_("How long the run lasts.") },
-  { "checkpoint", N_("Checkpoints"), N_("What is saved, and when.") },
-  { "eval", N_("Evaluation"), N_("Measuring on held-out data.") },
-  { "telemetry", N_("Telemetry"), N_("What is recorded for viewing.") },
+  { "run", N_ ("Run"), N_ ("What is trained, and under which name.") },
+  { "warmup", N_ ("Warm-up"), N_ ("Supervised steps before the reinforcement, in the same run.") },
+  { "model", N_ ("Model"), N_ ("The model that is trained.") },
+  { "data", N_ ("Data"), N_ ("Where prompts and answers come from.") },
+  { "algorithm", N_ ("Algorithm"), N_ ("The loss and what goes into it.") },
+  { "rollout", N_ ("Rollout"), N_ ("How completions are generated.") },
+  { "train", N_ ("Training"), N_ ("The optimizer.") },
+  { "reward", N_ ("Reward"), N_ ("What scores a completion.") },
+  { "schedule", N_ ("Schedule"), N_ ("How long the run lasts.") },
+  { "checkpoint", N_ ("Checkpoints"), N_ ("What is saved, and when.") },
+  { "eval", N_ ("Evaluation"), N_ ("Measuring on held-out data.") },
+  { "telemetry", N_ ("Telemetry"), N_ ("What is recorded for viewing.") },
 };
 
+/* clang-format off */
 /* key, label, type, unit, default, minimum, maximum, choices,
  * help,
  * level, algorithms, widget, flags, OpenRLHF */
@@ -319,6 +321,7 @@ static const PlumbField fields[] = {
     N_("Largest size of the kept completions; beyond it old steps are thinned."),
     EXPERT, ALL, ENTRY, 0, NULL },
 };
+/* clang-format on */
 
 /* Defaults that differ from the row's own. */
 static const struct
@@ -354,7 +357,7 @@ plumb_field_find (const char *key)
     {
       by_key = g_hash_table_new (g_str_hash, g_str_equal);
       for (gsize i = 0; i < G_N_ELEMENTS (fields); i++)
-        g_hash_table_insert (by_key, (gpointer) fields[i].key, (gpointer) &fields[i]);
+        g_hash_table_insert (by_key, (gpointer)fields[i].key, (gpointer)&fields[i]);
       g_once_init_leave (&once, 1);
     }
   return g_hash_table_lookup (by_key, key);
@@ -379,6 +382,6 @@ plumb_field_default (const PlumbField *field, PlumbAlgorithm algorithm)
 const char *
 plumb_algorithm_name (PlumbAlgorithm algorithm)
 {
-  g_return_val_if_fail ((guint) algorithm < PLUMB_N_ALGORITHMS, "");
+  g_return_val_if_fail ((guint)algorithm < PLUMB_N_ALGORITHMS, "");
   return algorithm_choices[algorithm];
 }

@@ -67,11 +67,11 @@ typedef enum
 
 typedef struct
 {
-  const char *key;     /* "group.key"; the key may itself hold dots: "algorithm.kl.estimator" */
-  const char *label;   /* translatable, as are unit and help: pass them through g_dgettext */
+  const char *key;   /* "group.key"; the key may itself hold dots: "algorithm.kl.estimator" */
+  const char *label; /* translatable, as are unit and help: pass them through g_dgettext */
   PlumbFieldType type;
-  const char *unit;    /* NULL: none */
-  const char *standard; /* the default as written in a spec; NULL: unset */
+  const char *unit;        /* NULL: none */
+  const char *standard;    /* the default as written in a spec; NULL: unset */
   double minimum, maximum; /* numbers only (each of a list); texts: longest length in `maximum` */
   const char *const *choices; /* CHOICE: NULL-terminated */
   const char *help;
@@ -107,10 +107,11 @@ const char *plumb_field_nearest (const char *key);
 /* Nearest of `n` words by edit distance, or NULL when none is near enough to be meant. */
 const char *plumb_nearest_word (const char *word, const char *const *words, gsize n);
 
-/* Checks the text of a value against its row. On success `normal` (if not NULL) gets the text in its
- * one spelling ("yes" for "true"). On failure returns FALSE with what is wrong and the remedy. */
-gboolean plumb_field_check (const PlumbField *field, const char *value, char **normal,
-                            char **message, char **remedy);
+/* Checks the text of a value against its row. On success `normal` (if not NULL) gets the text in
+ * its one spelling ("yes" for "true"). On failure returns FALSE with what is wrong and the remedy.
+ */
+gboolean plumb_field_check (
+    const PlumbField *field, const char *value, char **normal, char **message, char **remedy);
 
 const char *plumb_algorithm_name (PlumbAlgorithm algorithm);
 const char *plumb_field_type_name (PlumbFieldType type);

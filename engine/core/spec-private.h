@@ -17,7 +17,8 @@ struct _PlumbSpec
   gatomicrefcount refs;
   GHashTable *entries;  /* key -> PlumbSpecEntry */
   GHashTable *resolved; /* key -> text */
-  GPtrArray *options;   /* keys "reward.NAME.option" in the order in which they were set; also in `entries` */
+  GPtrArray *options;   /* keys "reward.NAME.option" in the order in which they were set; also in
+                           `entries` */
 };
 
 /* Items of a list value, without blanks around them, their escapes resolved. (transfer full) */
@@ -34,8 +35,8 @@ gboolean plumb_parse_number (const char *text, gboolean whole, gboolean bytes, d
 gboolean plumb_spec_split_option (const char *key, char **name, char **option);
 
 /* Sets a checked or rejected (text NULL) value with its place. */
-void plumb_spec_store (PlumbSpec *spec, const char *key, const char *text, const char *file,
-                       guint line);
+void
+plumb_spec_store (PlumbSpec *spec, const char *key, const char *text, const char *file, guint line);
 
 /* Makes the relative paths of a path or path-list value absolute from `folder`. (transfer full) */
 char *plumb_spec_complete_paths (const PlumbField *field, const char *value, const char *folder);

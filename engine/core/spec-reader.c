@@ -19,14 +19,13 @@ typedef struct
   const char *folder;
   GPtrArray *problems;
   guint line;
-  char *group;      /* NULL: none yet, or an unknown one that was reported */
+  char *group;       /* NULL: none yet, or an unknown one that was reported */
   gboolean skipping; /* inside an unknown group */
-  GHashTable *seen; /* key -> line, of this text */
+  GHashTable *seen;  /* key -> line, of this text */
 } Reader;
 
-static void G_GNUC_PRINTF (5, 6)
-report (Reader *reader, const char *key, const char *value, const char *remedy, const char *format,
-        ...)
+static void G_GNUC_PRINTF (5, 6) report (
+    Reader *reader, const char *key, const char *value, const char *remedy, const char *format, ...)
 {
   g_autofree char *message = NULL;
   va_list args;
@@ -36,8 +35,8 @@ report (Reader *reader, const char *key, const char *value, const char *remedy, 
   va_start (args, format);
   message = g_strdup_vprintf (format, args);
   va_end (args);
-  g_ptr_array_add (reader->problems, plumb_problem_new (key, value, reader->file, reader->line,
-                                                        message, remedy));
+  g_ptr_array_add (reader->problems,
+                   plumb_problem_new (key, value, reader->file, reader->line, message, remedy));
 }
 
 static gboolean
@@ -67,7 +66,7 @@ suggest_group (const char *name)
     return g_strdup_printf ("did you mean [%s]?", nearest);
   else
     {
-      g_autofree char *all = g_strjoinv (", ", (char **) names);
+      g_autofree char *all = g_strjoinv (", ", (char **)names);
 
       return g_strdup_printf ("the groups are: %s", all);
     }
@@ -201,8 +200,12 @@ read_line (Reader *reader, const char *text, gsize length)
 }
 
 void
-plumb_spec_load_data (PlumbSpec *spec, const char *data, gsize length, const char *name,
-                      const char *folder, GPtrArray *problems)
+plumb_spec_load_data (PlumbSpec *spec,
+                      const char *data,
+                      gsize length,
+                      const char *name,
+                      const char *folder,
+                      GPtrArray *problems)
 {
   Reader reader = { .spec = spec, .file = name, .folder = folder, .problems = problems };
   const char *end = data + length;

@@ -14,7 +14,8 @@ resolve (PlumbSpec *spec, const char *key, const char *value)
   if (plumb_spec_has_value (spec, key) && !plumb_spec_is_auto (spec, key))
     return;
   if (!plumb_spec_resolve (spec, key, value, &error))
-    g_debug ("%s", error->message); /* an impossible size: the check of the setting itself reports it */
+    g_debug ("%s",
+             error->message); /* an impossible size: the check of the setting itself reports it */
 }
 
 static void

@@ -30,7 +30,7 @@ open_group (GString *text, const PlumbField *field, const char **group)
 
   if (*group != NULL && strncmp (*group, field->key, length + 1) == 0)
     return;
-  g_string_append_printf (text, "%s[%.*s]\n", text->len > 0 ? "\n" : "", (int) length, field->key);
+  g_string_append_printf (text, "%s[%.*s]\n", text->len > 0 ? "\n" : "", (int)length, field->key);
   *group = field->key;
 }
 
@@ -114,7 +114,7 @@ append_comment (GString *text, const PlumbField *field, const char *standard)
   g_string_append_printf (text, "# %s", _ (field->help));
   if (field->choices != NULL)
     {
-      g_autofree char *choices = g_strjoinv (" ", (char **) field->choices);
+      g_autofree char *choices = g_strjoinv (" ", (char **)field->choices);
 
       g_string_append_printf (text, " One of: %s.", choices);
     }
@@ -141,8 +141,8 @@ plumb_spec_to_commented_text (PlumbSpec *spec)
       const char *value = set ? plumb_spec_get_text (spec, fields[i].key) : standard;
       g_autofree char *spelling = written (&fields[i], value != NULL ? value : "");
 
-      if (!set && (!(fields[i].algorithms & (1 << algorithm))
-                   || fields[i].level == PLUMB_LEVEL_EXPERT))
+      if (!set
+          && (!(fields[i].algorithms & (1 << algorithm)) || fields[i].level == PLUMB_LEVEL_EXPERT))
         continue;
       open_group (text, &fields[i], &group);
       append_comment (text, &fields[i], standard);

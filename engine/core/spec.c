@@ -141,14 +141,15 @@ plumb_spec_set (PlumbSpec *spec, const char *key, const char *value, GError **er
 }
 
 gboolean
-plumb_spec_set_reward_option (PlumbSpec *spec, const char *name, const char *option,
-                              const char *value, GError **error)
+plumb_spec_set_reward_option (
+    PlumbSpec *spec, const char *name, const char *option, const char *value, GError **error)
 {
   g_autofree char *key = g_strdup_printf ("reward.%s.%s", name, option);
 
   if (!g_utf8_validate (value, -1, NULL))
     {
-      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID, "%s: the value is not valid UTF-8", key);
+      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID, "%s: the value is not valid UTF-8",
+                   key);
       return FALSE;
     }
   plumb_spec_store (spec, key, value, NULL, 0);
@@ -280,7 +281,7 @@ plumb_spec_get_real (PlumbSpec *spec, const char *key)
 gint64
 plumb_spec_get_integer (PlumbSpec *spec, const char *key)
 {
-  return (gint64) plumb_spec_get_real (spec, key);
+  return (gint64)plumb_spec_get_real (spec, key);
 }
 
 gboolean

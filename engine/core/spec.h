@@ -18,16 +18,25 @@ typedef struct
   char *remedy; /* NULL: none to give */
 } PlumbProblem;
 
-PlumbProblem *plumb_problem_new (const char *key, const char *value, const char *file, guint line,
-                                 const char *message, const char *remedy);
+PlumbProblem *plumb_problem_new (const char *key,
+                                 const char *value,
+                                 const char *file,
+                                 guint line,
+                                 const char *message,
+                                 const char *remedy);
 void plumb_problem_free (PlumbProblem *problem);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (PlumbProblem, plumb_problem_free)
 
 /* A list of problems owns them. */
 GPtrArray *plumb_problems_new (void);
-void plumb_problems_add (GPtrArray *problems, const char *key, const char *value, const char *file,
-                         guint line, const char *remedy, const char *format, ...)
-    G_GNUC_PRINTF (7, 8);
+void plumb_problems_add (GPtrArray *problems,
+                         const char *key,
+                         const char *value,
+                         const char *file,
+                         guint line,
+                         const char *remedy,
+                         const char *format,
+                         ...) G_GNUC_PRINTF (7, 8);
 /* "file:line: key = value: message (remedy)", one a line. */
 char *plumb_problems_to_text (GPtrArray *problems);
 JsonNode *plumb_problems_to_json (GPtrArray *problems); /* {"problems": [...]} */
@@ -47,11 +56,16 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (PlumbSpec, plumb_spec_unref)
 /* Reads a spec file over what is set already. Every fault of the text is appended to `problems`.
  * FALSE with `error` only when the file cannot be read at all. Relative paths are meant from the
  * folder of the file and become absolute. */
-gboolean plumb_spec_load_file (PlumbSpec *spec, const char *path, GPtrArray *problems,
-                               GError **error);
-/* The same from memory; `name` is shown as the file, `folder` (or NULL) completes relative paths. */
-void plumb_spec_load_data (PlumbSpec *spec, const char *data, gsize length, const char *name,
-                           const char *folder, GPtrArray *problems);
+gboolean
+plumb_spec_load_file (PlumbSpec *spec, const char *path, GPtrArray *problems, GError **error);
+/* The same from memory; `name` is shown as the file, `folder` (or NULL) completes relative paths.
+ */
+void plumb_spec_load_data (PlumbSpec *spec,
+                           const char *data,
+                           gsize length,
+                           const char *name,
+                           const char *folder,
+                           GPtrArray *problems);
 
 /* "--set group.key=value", "reward.NAME.option=value" for options of a reward. Paths are meant from
  * the current folder. */
@@ -62,8 +76,8 @@ gboolean plumb_spec_set (PlumbSpec *spec, const char *key, const char *value, GE
 void plumb_spec_unset (PlumbSpec *spec, const char *key);
 gboolean plumb_spec_is_set (PlumbSpec *spec, const char *key);
 
-/* Resolves what follows from other settings alone: run.name, algorithm.kl.estimator and the sizes of a
- * new model that were left out. The run resolves the rest, from the model and the machine. */
+/* Resolves what follows from other settings alone: run.name, algorithm.kl.estimator and the sizes
+ * of a new model that were left out. The run resolves the rest, from the model and the machine. */
 void plumb_spec_resolve_settings (PlumbSpec *spec);
 
 /* What `auto` (or a missing value) became in this run; kept apart from what is set. */
@@ -71,12 +85,12 @@ gboolean plumb_spec_resolve (PlumbSpec *spec, const char *key, const char *value
 
 /* The value in force as text: resolved, else set, else the default; NULL when there is none. */
 const char *plumb_spec_get_text (PlumbSpec *spec, const char *key);
-/* Typed getters. An unset number is 0, an unset yes/no is no. A value that is still `auto` reads as 0: ask
- * plumb_spec_is_auto() first. The key must be one of the table. */
+/* Typed getters. An unset number is 0, an unset yes/no is no. A value that is still `auto` reads as
+ * 0: ask plumb_spec_is_auto() first. The key must be one of the table. */
 gint64 plumb_spec_get_integer (PlumbSpec *spec, const char *key);
 double plumb_spec_get_real (PlumbSpec *spec, const char *key);
 gboolean plumb_spec_get_boolean (PlumbSpec *spec, const char *key);
-int plumb_spec_get_choice (PlumbSpec *spec, const char *key); /* index into the field's choices */
+int plumb_spec_get_choice (PlumbSpec *spec, const char *key);  /* index into the field's choices */
 char **plumb_spec_get_list (PlumbSpec *spec, const char *key); /* (transfer full), never NULL */
 GArray *plumb_spec_get_reals (PlumbSpec *spec, const char *key); /* of double, (transfer full) */
 gboolean plumb_spec_is_auto (PlumbSpec *spec, const char *key);
@@ -90,8 +104,8 @@ char *plumb_spec_split_weight (const char *entry, double *weight);
 const char *plumb_spec_get_reward_option (PlumbSpec *spec, const char *name, const char *option);
 /* NULL-terminated names of the options that are set, in order (transfer full). */
 char **plumb_spec_list_reward_options (PlumbSpec *spec, const char *name);
-gboolean plumb_spec_set_reward_option (PlumbSpec *spec, const char *name, const char *option,
-                                       const char *value, GError **error);
+gboolean plumb_spec_set_reward_option (
+    PlumbSpec *spec, const char *name, const char *option, const char *value, GError **error);
 
 /* Where a key was set: file (NULL: not from a file) and line. */
 const char *plumb_spec_place (PlumbSpec *spec, const char *key, guint *line);
@@ -103,10 +117,10 @@ void plumb_spec_validate (PlumbSpec *spec, GPtrArray *problems);
  * `# auto` beside a value that was resolved. (transfer full) */
 char *plumb_spec_to_text (PlumbSpec *spec);
 char *plumb_spec_to_resolved_text (PlumbSpec *spec);
-/* A spec to start from: every basic and more field of the algorithm with its help as a comment; fields that are
- * not set are commented out. */
+/* A spec to start from: every basic and more field of the algorithm with its help as a comment;
+ * fields that are not set are commented out. */
 char *plumb_spec_to_commented_text (PlumbSpec *spec);
-gboolean plumb_spec_save (PlumbSpec *spec, const char *path, GError **error);          /* run.spec */
+gboolean plumb_spec_save (PlumbSpec *spec, const char *path, GError **error); /* run.spec */
 gboolean plumb_spec_save_resolved (PlumbSpec *spec, const char *path, GError **error);
 
 typedef struct

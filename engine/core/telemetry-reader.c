@@ -87,8 +87,8 @@ chunk_new (gint64 seq)
   chunk->first_seq = seq + 1;
   chunk->last_seq = seq;
   chunk->series = g_ptr_array_new_with_free_func (points_free);
-  chunk->attempts = g_ptr_array_new_with_free_func ((GDestroyNotify) plumb_attempt_free);
-  chunk->attempt_ends = g_ptr_array_new_with_free_func ((GDestroyNotify) plumb_attempt_end_free);
+  chunk->attempts = g_ptr_array_new_with_free_func ((GDestroyNotify)plumb_attempt_free);
+  chunk->attempt_ends = g_ptr_array_new_with_free_func ((GDestroyNotify)plumb_attempt_end_free);
   chunk->events = g_ptr_array_new_with_free_func (event_free);
   chunk->phases = g_ptr_array_new_with_free_func (phase_free);
   return chunk;
@@ -97,14 +97,14 @@ chunk_new (gint64 seq)
 PlumbChunk *
 plumb_chunk_ref (PlumbChunk *chunk)
 {
-  g_atomic_ref_count_inc (&((Chunk *) chunk)->refs);
+  g_atomic_ref_count_inc (&((Chunk *)chunk)->refs);
   return chunk;
 }
 
 void
 plumb_chunk_unref (PlumbChunk *chunk)
 {
-  if (!g_atomic_ref_count_dec (&((Chunk *) chunk)->refs))
+  if (!g_atomic_ref_count_dec (&((Chunk *)chunk)->refs))
     return;
   g_ptr_array_unref (chunk->series);
   g_ptr_array_unref (chunk->attempts);
@@ -117,11 +117,11 @@ plumb_chunk_unref (PlumbChunk *chunk)
 gsize
 plumb_chunk_n_rows (PlumbChunk *chunk)
 {
-  gsize n = chunk->attempts->len + chunk->attempt_ends->len + chunk->events->len
-            + chunk->phases->len;
+  gsize n
+      = chunk->attempts->len + chunk->attempt_ends->len + chunk->events->len + chunk->phases->len;
 
   for (guint i = 0; i < chunk->series->len; i++)
-    n += ((PlumbPoints *) g_ptr_array_index (chunk->series, i))->n_points;
+    n += ((PlumbPoints *)g_ptr_array_index (chunk->series, i))->n_points;
   return n;
 }
 
@@ -307,7 +307,7 @@ read_points (PlumbTelemetryReader *reader, const Metric *metric, PlumbChunk *chu
   series->metric = g_strdup (metric->name);
   series->unit = g_strdup (metric->unit);
   series->n_points = points->len;
-  series->points = (PlumbPoint *) g_array_free (g_steal_pointer (&points), FALSE);
+  series->points = (PlumbPoint *)g_array_free (g_steal_pointer (&points), FALSE);
   g_ptr_array_add (chunk->series, series);
   return TRUE;
 }
@@ -335,8 +335,7 @@ attempt_end_from_row (PlumbStatement *statement)
   end->attempt = sqlite3_column_int64 (statement, 1);
   end->step = sqlite3_column_int64 (statement, 2);
   end->time = sqlite3_column_double (statement, 3);
-  end->outcome
-      = plumb_outcome_from_name ((const char *) sqlite3_column_text (statement, 4));
+  end->outcome = plumb_outcome_from_name ((const char *)sqlite3_column_text (statement, 4));
   end->exit_code = sqlite3_column_int (statement, 5);
   end->message = plumb_column_text (statement, 6);
   return end;
@@ -346,7 +345,7 @@ static PlumbEvent *
 event_from_row (PlumbStatement *statement)
 {
   PlumbEvent *event = g_new0 (PlumbEvent, 1);
-  const char *level = (const char *) sqlite3_column_text (statement, 4);
+  const char *level = (const char *)sqlite3_column_text (statement, 4);
 
   event->seq = sqlite3_column_int64 (statement, 0);
   event->attempt = sqlite3_column_int64 (statement, 1);
@@ -376,15 +375,18 @@ phase_from_row (PlumbStatement *statement)
 }
 
 #define ATTEMPT_COLUMNS "SELECT seq, attempt, from_step, time, host, pid FROM attempt"
-#define END_COLUMNS                                                                                \
-  "SELECT seq, attempt, step, time, outcome, exit_code, message FROM attempt_end"
+#define END_COLUMNS "SELECT seq, attempt, step, time, outcome, exit_code, message FROM attempt_end"
 #define IN_RANGE " WHERE seq > ?1 AND seq <= ?2 ORDER BY seq"
 
 typedef gpointer (*FromRow) (PlumbStatement *statement);
 
 static gboolean
-read_table (PlumbTelemetryReader *reader, const char *sql, FromRow from_row, PlumbChunk *chunk,
-            GPtrArray *rows, GError **error)
+read_table (PlumbTelemetryReader *reader,
+            const char *sql,
+            FromRow from_row,
+            PlumbChunk *chunk,
+            GPtrArray *rows,
+            GError **error)
 {
   g_autoptr (PlumbStatement) statement
       = range_query (reader, sql, chunk->first_seq - 1, chunk->last_seq, error);
@@ -401,16 +403,16 @@ static gboolean
 read_tables (PlumbTelemetryReader *reader, PlumbChunk *chunk, GError **error)
 {
   if (!read_metrics (reader, error)
-      || !read_table (reader, ATTEMPT_COLUMNS IN_RANGE, (FromRow) attempt_from_row, chunk,
+      || !read_table (reader, ATTEMPT_COLUMNS IN_RANGE, (FromRow)attempt_from_row, chunk,
                       chunk->attempts, error)
-      || !read_table (reader, END_COLUMNS IN_RANGE, (FromRow) attempt_end_from_row, chunk,
+      || !read_table (reader, END_COLUMNS IN_RANGE, (FromRow)attempt_end_from_row, chunk,
                       chunk->attempt_ends, error)
       || !read_table (reader,
                       "SELECT seq, attempt, step, time, level, kind, message FROM event" IN_RANGE,
-                      (FromRow) event_from_row, chunk, chunk->events, error)
+                      (FromRow)event_from_row, chunk, chunk->events, error)
       || !read_table (reader,
                       "SELECT seq, attempt, step, worker, name, start, \"end\" FROM phase" IN_RANGE,
-                      (FromRow) phase_from_row, chunk, chunk->phases, error))
+                      (FromRow)phase_from_row, chunk, chunk->phases, error))
     return FALSE;
   for (guint i = 0; i < reader->metrics->len; i++)
     if (!read_points (reader, &g_array_index (reader->metrics, Metric, i), chunk, error))
@@ -446,8 +448,10 @@ plumb_telemetry_reader_read (PlumbTelemetryReader *reader, gint64 seq, GError **
 }
 
 gboolean
-plumb_telemetry_reader_last_attempt (PlumbTelemetryReader *reader, PlumbAttempt **attempt,
-                                     PlumbAttemptEnd **end, GError **error)
+plumb_telemetry_reader_last_attempt (PlumbTelemetryReader *reader,
+                                     PlumbAttempt **attempt,
+                                     PlumbAttemptEnd **end,
+                                     GError **error)
 {
   g_autoptr (PlumbStatement) attempts = NULL;
   g_autoptr (PlumbStatement) ends = NULL;
@@ -456,8 +460,8 @@ plumb_telemetry_reader_last_attempt (PlumbTelemetryReader *reader, PlumbAttempt 
   *end = NULL;
   if (!enter (reader, error))
     return FALSE;
-  attempts = plumb_database_prepare (reader->db,
-                                     ATTEMPT_COLUMNS " ORDER BY attempt DESC LIMIT 1", error);
+  attempts = plumb_database_prepare (reader->db, ATTEMPT_COLUMNS " ORDER BY attempt DESC LIMIT 1",
+                                     error);
   ends = plumb_database_prepare (reader->db, END_COLUMNS " WHERE attempt = ?1", error);
   if (attempts == NULL || ends == NULL)
     return FALSE;

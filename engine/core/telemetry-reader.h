@@ -9,8 +9,8 @@ typedef struct
 {
   gint64 seq;
   gint64 attempt;
-  gint64 step; /* PLUMB_NO_STEP: none */
-  double time; /* seconds since 1970 */
+  gint64 step;  /* PLUMB_NO_STEP: none */
+  double time;  /* seconds since 1970 */
   double value; /* NaN as it was measured */
 } PlumbPoint;
 
@@ -61,7 +61,7 @@ typedef struct
 typedef struct
 {
   gint64 first_seq, last_seq;
-  gboolean more; /* the store holds rows after last_seq: read again at once */
+  gboolean more;           /* the store holds rows after last_seq: read again at once */
   GPtrArray *series;       /* of PlumbPoints */
   GPtrArray *attempts;     /* of PlumbAttempt */
   GPtrArray *attempt_ends; /* of PlumbAttemptEnd */
@@ -94,8 +94,10 @@ gboolean plumb_telemetry_reader_changed (PlumbTelemetryReader *reader);
 PlumbChunk *plumb_telemetry_reader_read (PlumbTelemetryReader *reader, gint64 seq, GError **error);
 
 /* The last attempt and, if it ended, its end (NULL otherwise). FALSE without error: no attempt. */
-gboolean plumb_telemetry_reader_last_attempt (PlumbTelemetryReader *reader, PlumbAttempt **attempt,
-                                              PlumbAttemptEnd **end, GError **error);
+gboolean plumb_telemetry_reader_last_attempt (PlumbTelemetryReader *reader,
+                                              PlumbAttempt **attempt,
+                                              PlumbAttemptEnd **end,
+                                              GError **error);
 void plumb_attempt_free (PlumbAttempt *attempt);
 void plumb_attempt_end_free (PlumbAttemptEnd *end);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (PlumbAttempt, plumb_attempt_free)
@@ -103,8 +105,12 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (PlumbAttemptEnd, plumb_attempt_end_free)
 
 /* Samples of RUN/samples.db with first_step <= step <= last_step, at most `limit`, by step, prompt,
  * sample. Superseded ones are left out. Blobs only when `detail`. Array of PlumbSample. */
-GPtrArray *plumb_samples_read (const char *path, gint64 first_step, gint64 last_step, gsize limit,
-                               gboolean detail, GError **error);
+GPtrArray *plumb_samples_read (const char *path,
+                               gint64 first_step,
+                               gint64 last_step,
+                               gsize limit,
+                               gboolean detail,
+                               GError **error);
 /* Steps that hold samples, ascending: array of gint64. */
 GArray *plumb_samples_steps (const char *path, GError **error);
 

@@ -16,7 +16,7 @@
 struct _PlumbRowStore
 {
   PlumbDatabase *db;
-  gint64 seq; /* of the last row */
+  gint64 seq;          /* of the last row */
   GHashTable *metrics; /* name -> id */
   PlumbStatement *insert_point, *insert_metric, *insert_event, *insert_phase, *insert_attempt,
       *insert_end;

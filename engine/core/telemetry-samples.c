@@ -159,8 +159,8 @@ used_bytes (PlumbSampleStore *store, gint64 *used, GError **error)
   return TRUE;
 }
 
-/* Takes every second step out of the older half, never the first one: the view of how answers to one
- * prompt changed keeps its start, and the recent past stays whole. */
+/* Takes every second step out of the older half, never the first one: the view of how answers to
+ * one prompt changed keeps its start, and the recent past stays whole. */
 static gboolean
 thin (PlumbSampleStore *store, GError **error)
 {

@@ -21,10 +21,11 @@ struct _PlumbTelemetry
   GQueue rows, samples;
   gint64 sample_bytes;
   gboolean hurry, stop;
-  guint64 asked, answered; /* tickets of those who wait: a round answers all that were asked before it */
-  GError *failure;         /* of the last round; NULL: it was fine */
-  GError *news;            /* a failure that nobody has been told of */
-  guint64 lost;            /* rows beyond the bounds */
+  guint64 asked,
+      answered;    /* tickets of those who wait: a round answers all that were asked before it */
+  GError *failure; /* of the last round; NULL: it was fine */
+  GError *news;    /* a failure that nobody has been told of */
+  guint64 lost;    /* rows beyond the bounds */
 
   PlumbRowStore *row_store;
   PlumbSampleStore *sample_store; /* NULL: keeps none */
@@ -33,8 +34,8 @@ struct _PlumbTelemetry
   double wall_offset; /* wall clock minus monotonic clock at the start of the attempt */
 };
 
-static const char *const outcome_names[] = { "",       "finished",    "stopped",  "failed",
-                                             "interrupted", "timed_out", "preempted" };
+static const char *const outcome_names[]
+    = { "", "finished", "stopped", "failed", "interrupted", "timed_out", "preempted" };
 
 const char *
 plumb_outcome_name (PlumbOutcome outcome)
@@ -62,7 +63,7 @@ plumb_event_level_name (PlumbEventLevel level)
 static double
 monotonic_seconds (void)
 {
-  return g_get_monotonic_time () / (double) G_USEC_PER_SEC;
+  return g_get_monotonic_time () / (double)G_USEC_PER_SEC;
 }
 
 static gint64
@@ -119,12 +120,12 @@ write_round (PlumbTelemetry *telemetry)
   g_mutex_lock (&telemetry->lock);
 
   if (rows_fine)
-    g_queue_clear_full (&rows, (GDestroyNotify) plumb_row_free);
+    g_queue_clear_full (&rows, (GDestroyNotify)plumb_row_free);
   else
     put_back (&telemetry->rows, &rows);
   if (samples_fine)
     {
-      g_queue_clear_full (&samples, (GDestroyNotify) plumb_row_free);
+      g_queue_clear_full (&samples, (GDestroyNotify)plumb_row_free);
       telemetry->sample_bytes -= sample_bytes;
     }
   else
@@ -159,7 +160,9 @@ writer_main (gpointer data)
 }
 
 PlumbTelemetry *
-plumb_telemetry_open (const char *path, const char *samples_path, gint64 samples_max_bytes,
+plumb_telemetry_open (const char *path,
+                      const char *samples_path,
+                      gint64 samples_max_bytes,
                       GError **error)
 {
   PlumbTelemetry *telemetry;
@@ -187,8 +190,7 @@ plumb_telemetry_open (const char *path, const char *samples_path, gint64 samples
   telemetry->row_store = row_store;
   telemetry->sample_store = sample_store;
   telemetry->last_attempt = last_attempt;
-  telemetry->wall_offset
-      = g_get_real_time () / (double) G_USEC_PER_SEC - monotonic_seconds ();
+  telemetry->wall_offset = g_get_real_time () / (double)G_USEC_PER_SEC - monotonic_seconds ();
   telemetry->thread = g_thread_new ("telemetry", writer_main, telemetry);
   return telemetry;
 }
@@ -262,8 +264,12 @@ plumb_telemetry_point (PlumbTelemetry *telemetry, const char *metric, gint64 ste
 }
 
 void
-plumb_telemetry_event (PlumbTelemetry *telemetry, PlumbEventLevel level, const char *kind,
-                       gint64 step, const char *format, ...)
+plumb_telemetry_event (PlumbTelemetry *telemetry,
+                       PlumbEventLevel level,
+                       const char *kind,
+                       gint64 step,
+                       const char *format,
+                       ...)
 {
   PlumbRow *row = new_row (telemetry, ROW_EVENT, step);
   g_autofree char *message = NULL;
@@ -279,8 +285,12 @@ plumb_telemetry_event (PlumbTelemetry *telemetry, PlumbEventLevel level, const c
 }
 
 void
-plumb_telemetry_phase (PlumbTelemetry *telemetry, const char *worker, const char *name, gint64 step,
-                       double start, double end)
+plumb_telemetry_phase (PlumbTelemetry *telemetry,
+                       const char *worker,
+                       const char *name,
+                       gint64 step,
+                       double start,
+                       double end)
 {
   PlumbRow *row = new_row (telemetry, ROW_PHASE, step);
 
@@ -345,8 +355,7 @@ gint64
 plumb_telemetry_begin_attempt (PlumbTelemetry *telemetry, gint64 from_step, GError **error)
 {
   telemetry->attempt = ++telemetry->last_attempt;
-  telemetry->wall_offset
-      = g_get_real_time () / (double) G_USEC_PER_SEC - monotonic_seconds ();
+  telemetry->wall_offset = g_get_real_time () / (double)G_USEC_PER_SEC - monotonic_seconds ();
   queue_row (telemetry, new_row (telemetry, ROW_ATTEMPT, from_step));
   if (telemetry->sample_store != NULL)
     queue_sample (telemetry, new_row (telemetry, ROW_ATTEMPT, from_step));
@@ -356,8 +365,12 @@ plumb_telemetry_begin_attempt (PlumbTelemetry *telemetry, gint64 from_step, GErr
 }
 
 gboolean
-plumb_telemetry_end_attempt (PlumbTelemetry *telemetry, PlumbOutcome outcome, int exit_code,
-                             gint64 step, const char *message, GError **error)
+plumb_telemetry_end_attempt (PlumbTelemetry *telemetry,
+                             PlumbOutcome outcome,
+                             int exit_code,
+                             gint64 step,
+                             const char *message,
+                             GError **error)
 {
   PlumbRow *row = new_row (telemetry, ROW_ATTEMPT_END, step);
 
@@ -388,8 +401,8 @@ plumb_telemetry_close (PlumbTelemetry *telemetry, GError **error)
                    telemetry->lost);
       fine = FALSE;
     }
-  g_queue_clear_full (&telemetry->rows, (GDestroyNotify) plumb_row_free);
-  g_queue_clear_full (&telemetry->samples, (GDestroyNotify) plumb_row_free);
+  g_queue_clear_full (&telemetry->rows, (GDestroyNotify)plumb_row_free);
+  g_queue_clear_full (&telemetry->samples, (GDestroyNotify)plumb_row_free);
   plumb_row_store_close (telemetry->row_store);
   plumb_sample_store_close (telemetry->sample_store);
   g_clear_error (&telemetry->failure);

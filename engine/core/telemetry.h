@@ -14,9 +14,9 @@ typedef struct _PlumbTelemetry PlumbTelemetry;
 
 typedef enum
 {
-  PLUMB_OUTCOME_NONE,      /* no end row */
-  PLUMB_OUTCOME_FINISHED,  /* did all that was asked */
-  PLUMB_OUTCOME_STOPPED,   /* stopped as asked, with a checkpoint */
+  PLUMB_OUTCOME_NONE,     /* no end row */
+  PLUMB_OUTCOME_FINISHED, /* did all that was asked */
+  PLUMB_OUTCOME_STOPPED,  /* stopped as asked, with a checkpoint */
   PLUMB_OUTCOME_FAILED,
   PLUMB_OUTCOME_INTERRUPTED, /* ended at a second signal, without a checkpoint */
   PLUMB_OUTCOME_TIMED_OUT,
@@ -40,16 +40,16 @@ typedef struct
 {
   gint64 step;
   gint64 attempt;
-  gint64 prompt;  /* ordinal of the prompt within the run */
-  int sample;     /* index within the group of that prompt */
-  gboolean eval;  /* from an evaluation, not from training */
-  char *set;      /* name of the data set; NULL: the training data */
+  gint64 prompt; /* ordinal of the prompt within the run */
+  int sample;    /* index within the group of that prompt */
+  gboolean eval; /* from an evaluation, not from training */
+  char *set;     /* name of the data set; NULL: the training data */
   char *prompt_text, *response_text;
-  char *answer;   /* NULL: none */
-  double reward;  /* meaningless when failed */
+  char *answer;  /* NULL: none */
+  double reward; /* meaningless when failed */
   gboolean failed;
-  char *reason;   /* why it failed; NULL otherwise */
-  gsize n_parts;  /* reward/part/NAME; NaN for one that failed */
+  char *reason;  /* why it failed; NULL otherwise */
+  gsize n_parts; /* reward/part/NAME; NaN for one that failed */
   char **part_names;
   double *part_values;
   double advantage; /* NaN: it has none */
@@ -66,20 +66,30 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (PlumbSample, plumb_sample_free)
 
 /* Opens or makes both databases. `samples_path` NULL: keep no samples. `samples_max_bytes`: size at
  * which old steps of samples.db are thinned (<= 0: never). */
-PlumbTelemetry *plumb_telemetry_open (const char *path, const char *samples_path,
-                                      gint64 samples_max_bytes, GError **error);
+PlumbTelemetry *plumb_telemetry_open (const char *path,
+                                      const char *samples_path,
+                                      gint64 samples_max_bytes,
+                                      GError **error);
 
 /* The sequence of a life: begin_attempt, then rows, then end_attempt, then close. Returns the
  * number of the attempt (1 for the first). Waits until the row is on disk. */
 gint64 plumb_telemetry_begin_attempt (PlumbTelemetry *telemetry, gint64 from_step, GError **error);
 
-void plumb_telemetry_point (PlumbTelemetry *telemetry, const char *metric, gint64 step,
-                            double value);
-void plumb_telemetry_event (PlumbTelemetry *telemetry, PlumbEventLevel level, const char *kind,
-                            gint64 step, const char *format, ...) G_GNUC_PRINTF (5, 6);
+void
+plumb_telemetry_point (PlumbTelemetry *telemetry, const char *metric, gint64 step, double value);
+void plumb_telemetry_event (PlumbTelemetry *telemetry,
+                            PlumbEventLevel level,
+                            const char *kind,
+                            gint64 step,
+                            const char *format,
+                            ...) G_GNUC_PRINTF (5, 6);
 /* Times as of plumb_telemetry_now(). */
-void plumb_telemetry_phase (PlumbTelemetry *telemetry, const char *worker, const char *name,
-                            gint64 step, double start, double end);
+void plumb_telemetry_phase (PlumbTelemetry *telemetry,
+                            const char *worker,
+                            const char *name,
+                            gint64 step,
+                            double start,
+                            double end);
 void plumb_telemetry_sample (PlumbTelemetry *telemetry, PlumbSample *sample); /* (transfer full) */
 
 /* The attempt's clock. */
@@ -94,8 +104,11 @@ gboolean plumb_telemetry_flush (PlumbTelemetry *telemetry, GError **error);
 gboolean plumb_telemetry_check (PlumbTelemetry *telemetry, GError **error);
 
 /* Writes the end row of the attempt and waits for it. */
-gboolean plumb_telemetry_end_attempt (PlumbTelemetry *telemetry, PlumbOutcome outcome,
-                                      int exit_code, gint64 step, const char *message,
+gboolean plumb_telemetry_end_attempt (PlumbTelemetry *telemetry,
+                                      PlumbOutcome outcome,
+                                      int exit_code,
+                                      gint64 step,
+                                      const char *message,
                                       GError **error);
 
 /* Flushes, sets the journal mode back to delete so that the file opens read-only anywhere, and
