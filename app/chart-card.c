@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define G_LOG_DOMAIN "plumbline"
+#include "config.h"
+
+#include <adwaita.h>
+#include <glib/gi18n.h>
+#include <math.h>
+#include <string.h>
+
+#include "app/chart-card.h"
+#include "app/chart-table.h"
+#include "app/plot-area.h"
+#include "app/plot-format.h"
+#include "app/plot-raster.h"
+
+struct _PlumbChartCard
+{
+  GtkWidget parent_instance;
+
+  GtkLabel *title;
+  GtkLabel *value;
+  GtkOverlay *overlay;
+  GtkLabel *empty;
+  GtkLabel *legend;
+  GtkLabel *note;
+  PlumbPlotArea *area;
+
+  PlumbRun *run;
+  PlumbChartView *view;
+  char *patterns[PLUMB_CHART_MAX_METRICS];
+  const char *needs_key;
+  gboolean stacked;
+  GPtrArray *metrics; /* names of what is drawn now, the main one first */
+};
+
+G_DEFINE_FINAL_TYPE (PlumbChartCard, plumb_chart_card, GTK_TYPE_WIDGET)
+
+static const char *
+metric_unit (const char *name)
+{
+  const PlumbMetric *metric = plumb_metric_find (name);
+
+  return metric != NULL && metric->unit != NULL ? metric->unit : "";
+}
+
+/* The metrics of the run that the patterns name, in the patterns' order. */
+static void
+find_metrics (PlumbChartCard *self)
+{
+  g_autoptr (GPtrArray) names = plumb_run_list_metrics (self->run);
+
+  g_ptr_array_set_size (self->metrics, 0);
+  for (guint i = 0; i < G_N_ELEMENTS (self->patterns) && self->patterns[i] != NULL; i++)
+    for (guint k = 0; k < names->len; k++)
+      if (g_pattern_match_simple (self->patterns[i], names->pdata[k])
+          && !g_ptr_array_find_with_equal_func (self->metrics, names->pdata[k], g_str_equal, NULL))
+        g_ptr_array_add (self->metrics, g_strdup (names->pdata[k]));
+}
+
+static PlumbPlotRole
+role_of (PlumbChartCard *self, guint i)
+{
+  if (self->stacked)
+    return PLUMB_PLOT_STACK;
+  if (i == 0)
+    return PLUMB_PLOT_LINE;
+  return g_str_has_suffix (self->metrics->pdata[i], "/std") ? PLUMB_PLOT_BAND : PLUMB_PLOT_EXTRA;
+}
+
+/* A band has the colour of its line. */
+static guint
+color_of (PlumbChartCard *self, guint i)
+{
+  guint color = 0;
+
+  for (guint k = 1; k <= i; k++)
+    if (role_of (self, k) != PLUMB_PLOT_BAND)
+      color++;
+  return role_of (self, i) == PLUMB_PLOT_BAND ? 0 : color % PLUMB_PLOT_COLORS;
+}
+
+/* What tells the metrics of one chart apart: the part after the prefix that the main one has too. */
+static const char *
+short_name (PlumbChartCard *self, guint i)
+{
+  const char *main_name = self->metrics->pdata[0];
+  const char *name = self->metrics->pdata[i];
+  const char *slash = strrchr (name, '/');
+  gsize prefix = strcspn (main_name, "/");
+
+  if (slash == NULL || strncmp (main_name, name, prefix + 1) != 0)
+    return name;
+  if (g_str_has_prefix (name, "eval/"))
+    return name + strlen ("eval/");
+  return slash + 1;
+}
+
+static void
+add_events (PlumbChartCard *self, PlumbPlotSpec *spec)
+{
+  GListModel *events = plumb_run_get_events (self->run);
+  guint n = g_list_model_get_n_items (events);
+
+  for (guint i = n > 200 ? n - 200 : 0; i < n; i++)
+    {
+      g_autoptr (PlumbEventItem) item = g_list_model_get_item (events, i);
+      PlumbPlotEvent event = { plumb_event_item_get_step (item), plumb_event_item_get_time (item),
+                               plumb_event_item_get_level (item) != PLUMB_EVENT_INFO };
+
+      if (event.step != PLUMB_NO_STEP)
+        g_array_append_val (spec->events, event);
+    }
+}
+
+static gboolean
+starts_at_zero (const char *unit)
+{
+  static const char *const units[] = { "s", "tokens/s", "bytes", NULL };
+
+  return g_strv_contains (units, unit);
+}
+
+static PlumbPlotSpec *
+make_spec_cb (gpointer user_data)
+{
+  PlumbChartCard *self = user_data;
+  PlumbPlotSpec *spec = plumb_plot_spec_new ();
+  const PlumbMetric *metric;
+
+  spec->x_axis = plumb_chart_view_get_x_axis (self->view);
+  spec->origin = plumb_run_get_origin (self->run);
+  if (self->metrics->len == 0)
+    return spec;
+  metric = plumb_metric_find (self->metrics->pdata[0]);
+  spec->smoothing = metric != NULL ? metric->smoothing : 0;
+  spec->from_zero = starts_at_zero (metric_unit (self->metrics->pdata[0]));
+  if (g_str_has_prefix (self->metrics->pdata[0], "hw/"))
+    spec->x_axis = PLUMB_PLOT_X_ELAPSED;
+  for (guint i = 0; i < self->metrics->len; i++)
+    {
+      PlumbTrack *track = plumb_run_get_track (self->run, self->metrics->pdata[i]);
+      PlumbPlotRole role = role_of (self, i);
+
+      if (track == NULL || (role == PLUMB_PLOT_BAND && !plumb_plot_area_get_band (self->area)))
+        continue;
+      plumb_plot_spec_add (spec, track, short_name (self, i), metric_unit (self->metrics->pdata[i]),
+                           role, color_of (self, i));
+    }
+  add_events (self, spec);
+  return spec;
+}
+
+/* Legend with the colours of the lines, for charts of more than one. */
+static void
+update_legend (PlumbChartCard *self)
+{
+  g_autoptr (GString) markup = g_string_new (NULL);
+  guint n = 0;
+
+  for (guint i = 0; i < self->metrics->len; i++)
+    {
+      GtkStyleContext *context = gtk_widget_get_style_context (GTK_WIDGET (self));
+      g_autofree char *name = g_strdup_printf ("chart_%u", color_of (self, i) + 1);
+      g_autofree char *label = g_markup_escape_text (short_name (self, i), -1);
+      GdkRGBA color = { 0, 0, 0, 1 };
+
+      if (role_of (self, i) == PLUMB_PLOT_BAND)
+        {
+          g_string_append_printf (markup, " ± %s", label);
+          continue;
+        }
+      gtk_style_context_lookup_color (context, name, &color);
+      g_string_append_printf (markup, "%s<span foreground=\"#%02x%02x%02x\">■</span> %s",
+                              n > 0 ? "   " : "", (int) (color.red * 255), (int) (color.green * 255),
+                              (int) (color.blue * 255), label);
+      n++;
+    }
+  gtk_label_set_markup (self->legend, markup->str);
+  gtk_widget_set_visible (GTK_WIDGET (self->legend), self->metrics->len > 1);
+}
+
+static void
+update_value (PlumbChartCard *self)
+{
+  PlumbPoint last;
+  g_autofree char *text = NULL;
+
+  if (self->metrics->len > 0 && !self->stacked
+      && plumb_run_get_last (self->run, self->metrics->pdata[0], &last))
+    text = plumb_format_value (last.value, metric_unit (self->metrics->pdata[0]));
+  gtk_label_set_text (self->value, text != NULL ? text : "");
+}
+
+/* Why there is nothing to see: not yet, or never, because a setting says so. */
+static void
+update_empty (PlumbChartCard *self)
+{
+  PlumbSpec *spec = plumb_run_get_spec (self->run);
+  const char *text = _ ("No points yet");
+
+  gtk_widget_set_visible (GTK_WIDGET (self->empty), self->metrics->len == 0);
+  if (self->metrics->len > 0)
+    return;
+  if (self->needs_key != NULL && spec != NULL && plumb_spec_get_real (spec, self->needs_key) == 0)
+    text = strstr (self->needs_key, "coefficient") != NULL ? _ ("Not measured: coefficient 0")
+                                                           : _ ("Not measured: turned off");
+  else if (!plumb_run_is_alive (self->run) && plumb_run_is_loaded (self->run))
+    text = _ ("Not measured in this run");
+  gtk_label_set_text (self->empty, text);
+}
+
+static void
+rows_cb (PlumbChartCard *self)
+{
+  guint before = self->metrics->len;
+
+  find_metrics (self);
+  if (before != self->metrics->len)
+    update_legend (self);
+  update_value (self);
+  update_empty (self);
+  plumb_plot_area_queue_update (self->area);
+}
+
+static void
+style_cb (PlumbChartCard *self)
+{
+  update_legend (self);
+}
+
+static void
+log_cb (GtkWidget *widget, const char *name, GVariant *parameter)
+{
+  PlumbChartCard *self = PLUMB_CHART_CARD (widget);
+
+  plumb_plot_area_set_log (self->area, !plumb_plot_area_get_log (self->area));
+}
+
+static void
+band_cb (GtkWidget *widget, const char *name, GVariant *parameter)
+{
+  PlumbChartCard *self = PLUMB_CHART_CARD (widget);
+
+  plumb_plot_area_set_band (self->area, !plumb_plot_area_get_band (self->area));
+}
+
+static void
+fit_cb (GtkWidget *widget, const char *name, GVariant *parameter)
+{
+  plumb_chart_view_set_range (PLUMB_CHART_CARD (widget)->view, NAN, NAN);
+}
+
+static void
+table_cb (GtkWidget *widget, const char *name, GVariant *parameter)
+{
+  PlumbChartCard *self = PLUMB_CHART_CARD (widget);
+  PlumbPlot *plot = plumb_plot_area_get_plot (self->area);
+  GtkWidget *table;
+
+  if (plot == NULL || self->metrics->len == 0)
+    return;
+  table = plumb_chart_table_new (plot, gtk_label_get_text (self->title));
+  gtk_window_set_transient_for (GTK_WINDOW (table), GTK_WINDOW (gtk_widget_get_root (widget)));
+  gtk_window_present (GTK_WINDOW (table));
+}
+
+static void
+save_response_cb (GtkNativeDialog *dialog, int response, gpointer user_data)
+{
+  g_autoptr (PlumbChartCard) self = user_data;
+  g_autoptr (GFile) file = NULL;
+  g_autofree char *path = NULL;
+  PlumbPlot *plot = plumb_plot_area_get_plot (self->area);
+
+  if (response == GTK_RESPONSE_ACCEPT)
+    file = gtk_file_chooser_get_file (GTK_FILE_CHOOSER (dialog));
+  if (file != NULL && plot != NULL && (path = g_file_get_path (file)) != NULL)
+    {
+      g_autoptr (GError) error = NULL;
+
+      if (!plumb_plot_save (plot, path, &error))
+        gtk_widget_activate_action (GTK_WIDGET (self), "win.show-message", "s", error->message);
+    }
+  g_object_unref (dialog);
+}
+
+static void
+save_cb (GtkWidget *widget, const char *name, GVariant *parameter)
+{
+  PlumbChartCard *self = PLUMB_CHART_CARD (widget);
+  GtkFileChooserNative *dialog;
+
+  dialog = gtk_file_chooser_native_new (_ ("Save Chart"), GTK_WINDOW (gtk_widget_get_root (widget)),
+                                        GTK_FILE_CHOOSER_ACTION_SAVE, NULL, NULL);
+  gtk_file_chooser_set_current_name (GTK_FILE_CHOOSER (dialog), "chart.svg");
+  g_signal_connect (dialog, "response", G_CALLBACK (save_response_cb), g_object_ref (self));
+  gtk_native_dialog_show (GTK_NATIVE_DIALOG (dialog));
+}
+
+static void
+plumb_chart_card_dispose (GObject *object)
+{
+  PlumbChartCard *self = PLUMB_CHART_CARD (object);
+
+  gtk_widget_dispose_template (GTK_WIDGET (self), PLUMB_TYPE_CHART_CARD);
+  g_clear_object (&self->run);
+  g_clear_object (&self->view);
+  G_OBJECT_CLASS (plumb_chart_card_parent_class)->dispose (object);
+}
+
+static void
+plumb_chart_card_finalize (GObject *object)
+{
+  PlumbChartCard *self = PLUMB_CHART_CARD (object);
+
+  for (guint i = 0; i < G_N_ELEMENTS (self->patterns); i++)
+    g_free (self->patterns[i]);
+  g_ptr_array_unref (self->metrics);
+  G_OBJECT_CLASS (plumb_chart_card_parent_class)->finalize (object);
+}
+
+static void
+plumb_chart_card_class_init (PlumbChartCardClass *klass)
+{
+  GtkWidgetClass *widget_class = GTK_WIDGET_CLASS (klass);
+
+  G_OBJECT_CLASS (klass)->dispose = plumb_chart_card_dispose;
+  G_OBJECT_CLASS (klass)->finalize = plumb_chart_card_finalize;
+  gtk_widget_class_set_template_from_resource (widget_class,
+                                               "/org/plumbline/Plumbline/ui/chart-card.ui");
+  gtk_widget_class_bind_template_child (widget_class, PlumbChartCard, title);
+  gtk_widget_class_bind_template_child (widget_class, PlumbChartCard, value);
+  gtk_widget_class_bind_template_child (widget_class, PlumbChartCard, overlay);
+  gtk_widget_class_bind_template_child (widget_class, PlumbChartCard, empty);
+  gtk_widget_class_bind_template_child (widget_class, PlumbChartCard, legend);
+  gtk_widget_class_bind_template_child (widget_class, PlumbChartCard, note);
+  gtk_widget_class_install_action (widget_class, "chart.log", NULL, log_cb);
+  gtk_widget_class_install_action (widget_class, "chart.band", NULL, band_cb);
+  gtk_widget_class_install_action (widget_class, "chart.table", NULL, table_cb);
+  gtk_widget_class_install_action (widget_class, "chart.save", NULL, save_cb);
+  gtk_widget_class_install_action (widget_class, "chart.fit", NULL, fit_cb);
+  gtk_widget_class_add_binding_action (widget_class, GDK_KEY_l, 0, "chart.log", NULL);
+  gtk_widget_class_add_binding_action (widget_class, GDK_KEY_b, 0, "chart.band", NULL);
+  gtk_widget_class_add_binding_action (widget_class, GDK_KEY_t, 0, "chart.table", NULL);
+  gtk_widget_class_add_binding_action (widget_class, GDK_KEY_Return, 0, "chart.table", NULL);
+}
+
+static void
+plumb_chart_card_init (PlumbChartCard *self)
+{
+  self->metrics = g_ptr_array_new_with_free_func (g_free);
+  gtk_widget_init_template (GTK_WIDGET (self));
+}
+
+static GtkWidget *
+new_card (PlumbRun *run, PlumbChartView *view, const char *title)
+{
+  PlumbChartCard *self = g_object_new (PLUMB_TYPE_CHART_CARD, NULL);
+
+  self->run = g_object_ref (run);
+  self->view = g_object_ref (view);
+  gtk_label_set_text (self->title, title);
+  gtk_widget_set_tooltip_text (GTK_WIDGET (self->title), title);
+  self->area = PLUMB_PLOT_AREA (plumb_plot_area_new (view, make_spec_cb, self));
+  plumb_plot_area_set_title (self->area, title);
+  gtk_overlay_set_child (self->overlay, GTK_WIDGET (self->area));
+  g_signal_connect_object (run, "rows", G_CALLBACK (rows_cb), self, G_CONNECT_SWAPPED);
+  g_signal_connect_object (run, "changed", G_CALLBACK (update_empty), self, G_CONNECT_SWAPPED);
+  g_signal_connect_object (adw_style_manager_get_default (), "notify::dark", G_CALLBACK (style_cb),
+                           self, G_CONNECT_SWAPPED | G_CONNECT_AFTER);
+  return GTK_WIDGET (self);
+}
+
+GtkWidget *
+plumb_chart_card_new (PlumbRun *run, PlumbChartView *view, const PlumbChart *chart)
+{
+  PlumbChartCard *self;
+
+  g_return_val_if_fail (PLUMB_IS_RUN (run) && PLUMB_IS_CHART_VIEW (view) && chart != NULL, NULL);
+
+  self = PLUMB_CHART_CARD (new_card (run, view, _ (chart->title)));
+  for (guint i = 0; i < PLUMB_CHART_MAX_METRICS && chart->metrics[i] != NULL; i++)
+    self->patterns[i] = g_strdup (chart->metrics[i]);
+  self->stacked = chart->stacked;
+  self->needs_key = chart->needs_key;
+  if (chart->note != NULL)
+    gtk_label_set_text (self->note, _ (chart->note));
+  gtk_widget_set_visible (GTK_WIDGET (self->note), chart->note != NULL);
+  rows_cb (self);
+  return GTK_WIDGET (self);
+}
+
+GtkWidget *
+plumb_chart_card_new_for_metric (PlumbRun *run, PlumbChartView *view, const char *metric)
+{
+  PlumbChartCard *self;
+  const PlumbMetric *row = plumb_metric_find (metric);
+
+  g_return_val_if_fail (PLUMB_IS_RUN (run) && PLUMB_IS_CHART_VIEW (view), NULL);
+
+  self = PLUMB_CHART_CARD (new_card (run, view, metric));
+  self->patterns[0] = g_strdup (metric);
+  if (row != NULL)
+    gtk_widget_set_tooltip_text (GTK_WIDGET (self->title), _ (row->help));
+  rows_cb (self);
+  return GTK_WIDGET (self);
+}
+
+gboolean
+plumb_chart_card_is_empty (PlumbChartCard *self)
+{
+  g_return_val_if_fail (PLUMB_IS_CHART_CARD (self), TRUE);
+
+  return self->metrics->len == 0;
+}
+
+const char *
+plumb_chart_card_get_title (PlumbChartCard *self)
+{
+  g_return_val_if_fail (PLUMB_IS_CHART_CARD (self), NULL);
+
+  return gtk_label_get_text (self->title);
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "app/plot-area.h"
+
+G_BEGIN_DECLS
+
+struct _PlumbPlotArea
+{
+  GtkWidget parent_instance;
+
+  PlumbChartView *view;
+  PlumbPlotSpecFunc func; /* cleared by dispose */
+  gpointer user_data;
+  char *title;
+
+  PlumbPlot *plot;
+  GskRenderNode *node;
+  GCancellable *cancellable;
+  GtkAdjustment *adjustment;
+  gint64 last_start;
+  guint timeout;
+
+  double pointer_x;
+  double drag_from, drag_to; /* NaN: no drag */
+  guint log : 1;
+  guint band : 1;
+  guint stale : 1;
+  guint urgent : 1;
+  guint in_flight : 1;
+};
+
+/* plot-area-overlay.c: crosshair, readout and zoom box; what assistive technology is told. */
+void plumb_plot_area_snapshot_overlay (PlumbPlotArea *self, GtkSnapshot *snapshot);
+void plumb_plot_area_describe (PlumbPlotArea *self);
+
+G_END_DECLS
