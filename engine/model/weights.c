@@ -8,7 +8,7 @@
 
 #include "engine/core/error.h"
 #include "engine/model/weights.h"
-#include "kernels/cpu/philox.h"
+#include "kernels/philox.h"
 
 #define ALIGN_ELEMENTS (DEV_ALIGN / 2) /* of the smallest type */
 #define PIECE (1 << 20)                /* elements converted at a time */

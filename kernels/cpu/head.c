@@ -4,7 +4,7 @@
  * gradient by recomputation, and sampling. One row function serves rollout and trainer, so that their
  * log-probs are equal bit by bit. */
 
-#include "kernels/cpu/philox.h"
+#include "kernels/philox.h"
 #include "kernels/cpu/product.h"
 
 #include <math.h> // defines: log, INFINITY

@@ -1,0 +1,687 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Every op of a backend against the plain reference, on random and odd shapes in both types; gradients against
+ * finite differences; rows against the number of rows. Outputs are poisoned with NaN first. */
+
+#include "config.h"
+
+#include <glib.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cpu/vector.h"
+#include "kernels/device.h"
+
+#define WORKSPACE (64 << 20)
+
+typedef struct
+{
+  const struct dev_ops *ops, *reference;
+  struct dev_context *context;
+  GRand *random;
+  GPtrArray *memory;
+  enum dev_type type;
+} Fixture;
+
+static void
+fixture_init (Fixture *f, guint32 seed, enum dev_type type)
+{
+  char message[256];
+  f->ops = dev_cpu ();
+  f->reference = dev_reference ();
+  g_assert_cmpint (f->ops->open (0, WORKSPACE, &f->context, message, sizeof message), ==, DEV_OK);
+  f->random = g_rand_new_with_seed (seed);
+  f->memory = g_ptr_array_new_with_free_func (free);
+  f->type = type;
+}
+
+static void
+fixture_clear (Fixture *f)
+{
+  char message[256] = "";
+  int status = f->ops->status (f->context, message, sizeof message);
+  g_assert_cmpstr (message, ==, "");
+  g_assert_cmpint (status, ==, DEV_OK);
+  f->ops->close (f->context);
+  g_rand_free (f->random);
+  g_ptr_array_unref (f->memory);
+}
+
+static void *
+take (Fixture *f, size_t bytes)
+{
+  void *memory = aligned_alloc (64, (bytes + 63) / 64 * 64 + 64);
+  memset (memory, 0xff, (bytes + 63) / 64 * 64 + 64); /* NaN in both types */
+  g_ptr_array_add (f->memory, memory);
+  return memory;
+}
+
+static void *
+output (Fixture *f, size_t n)
+{
+  return take (f, n * dev_type_size (f->type));
+}
+
+static float *
+zeros (Fixture *f, size_t n)
+{
+  float *x = take (f, n * sizeof *x);
+  memset (x, 0, n * sizeof *x);
+  return x;
+}
+
+static float *
+random_floats (Fixture *f, size_t n, double scale)
+{
+  float *x = take (f, n * sizeof *x);
+  for (size_t i = 0; i < n; i++)
+    x[i] = (float) g_rand_double_range (f->random, -scale, scale);
+  return x;
+}
+
+static void *
+random_typed (Fixture *f, size_t n, double scale)
+{
+  void *x = output (f, n);
+  cpu_row_store (x, random_floats (f, n, scale), n, f->type);
+  return x;
+}
+
+static double
+at (const void *x, size_t i, enum dev_type type)
+{
+  return type == DEV_BF16 ? bf16_to_float (((const bf16 *) x)[i]) : ((const float *) x)[i];
+}
+
+static double
+bound (const Fixture *f)
+{
+  return f->type == DEV_BF16 ? 8e-3 : 2e-6;
+}
+
+/* Relative L2 distance of n elements; a NaN fails. */
+static void
+assert_near (const char *what, const void *have, const void *want, size_t n, enum dev_type type, double limit)
+{
+  double difference = 0, size = 0;
+  for (size_t i = 0; i < n; i++)
+    {
+      double a = at (have, i, type), b = at (want, i, type);
+      difference += (a - b) * (a - b);
+      size += b * b;
+    }
+  double distance = sqrt (difference / (size > 0 ? size : 1));
+  if (!(distance <= limit))
+    g_error ("%s: relative distance %g exceeds %g", what, distance, limit);
+}
+
+static int
+pick (Fixture *f, int low, int high)
+{
+  return g_rand_int_range (f->random, low, high + 1);
+}
+
+static void
+check_linear (Fixture *f)
+{
+  int t = pick (f, 1, 90), rows = pick (f, 1, 150), cols = pick (f, 1, 150);
+  struct dev_matrix w = { random_typed (f, (size_t) rows * cols, 1), NULL, rows, cols };
+  void *x = random_typed (f, (size_t) t * cols, 1), *dy = random_typed (f, (size_t) t * rows, 1);
+  void *y = output (f, (size_t) t * rows), *want_y = output (f, (size_t) t * rows);
+  void *dx = output (f, (size_t) t * cols), *want_dx = output (f, (size_t) t * cols);
+  float *dw = zeros (f, (size_t) rows * cols), *want_dw = zeros (f, (size_t) rows * cols);
+  f->ops->linear_forward (f->context, y, x, &w, t, f->type);
+  f->reference->linear_forward (f->context, want_y, x, &w, t, f->type);
+  assert_near ("linear_forward", y, want_y, (size_t) t * rows, f->type, bound (f));
+  for (int twice = 0; twice < 2; twice++)
+    {
+      f->ops->linear_backward (f->context, dx, dw, dy, x, &w, t, f->type);
+      f->reference->linear_backward (f->context, want_dx, want_dw, dy, x, &w, t, f->type);
+    }
+  assert_near ("linear_backward dx", dx, want_dx, (size_t) t * cols, f->type, bound (f));
+  assert_near ("linear_backward dw", dw, want_dw, (size_t) rows * cols, DEV_F32, bound (f));
+  size_t bytes = f->ops->pack_size (f->context, rows, cols, f->type);
+  if (bytes == 0)
+    return;
+  void *packed = take (f, bytes), *again = output (f, (size_t) t * rows);
+  f->ops->pack (f->context, packed, w.data, rows, cols, f->type);
+  w.packed = packed;
+  f->ops->linear_forward (f->context, again, x, &w, t, f->type);
+  g_assert_cmpmem (again, t * rows * dev_type_size (f->type), y, t * rows * dev_type_size (f->type));
+}
+
+static void
+check_norm (Fixture *f)
+{
+  int t = pick (f, 1, 40), width = pick (f, 1, 200);
+  size_t n = (size_t) t * width;
+  float *x = random_floats (f, n, 2), *sum = take (f, n * 4), *want_sum = take (f, n * 4);
+  float *rstd = take (f, t * 4), *want_rstd = take (f, t * 4);
+  void *delta = pick (f, 0, 1) ? random_typed (f, n, 1) : NULL, *weight = random_typed (f, width, 1);
+  void *out = output (f, n), *want = output (f, n);
+  f->ops->add_norm_forward (f->context, sum, out, rstd, x, delta, weight, 1e-5f, t, width, f->type);
+  f->reference->add_norm_forward (f->context, want_sum, want, want_rstd, x, delta, weight, 1e-5f, t, width,
+                                  f->type);
+  assert_near ("add_norm sum", sum, want_sum, n, DEV_F32, 1e-6);
+  assert_near ("add_norm rstd", rstd, want_rstd, t, DEV_F32, 1e-6);
+  assert_near ("add_norm out", out, want, n, f->type, bound (f));
+  float *dx = random_floats (f, n, 1), *want_dx = take (f, n * 4);
+  float *dw = zeros (f, width), *want_dw = zeros (f, width);
+  void *typed = output (f, n), *want_typed = output (f, n), *dout = random_typed (f, n, 1);
+  memcpy (want_dx, dx, n * 4);
+  f->ops->add_norm_backward (f->context, dx, typed, dw, dout, sum, rstd, weight, t, width, f->type);
+  f->reference->add_norm_backward (f->context, want_dx, want_typed, want_dw, dout, sum, rstd, weight, t,
+                                   width, f->type);
+  assert_near ("add_norm dx", dx, want_dx, n, DEV_F32, 2e-6);
+  assert_near ("add_norm dx typed", typed, want_typed, n, f->type, bound (f));
+  assert_near ("add_norm dweight", dw, want_dw, width, DEV_F32, 5e-6);
+}
+
+static void
+check_swiglu (Fixture *f)
+{
+  int t = pick (f, 1, 40), width = pick (f, 1, 200);
+  size_t n = (size_t) t * width;
+  void *gate_up = random_typed (f, 2 * n, 9), *dact = random_typed (f, n, 1);
+  void *act = output (f, n), *want = output (f, n), *d = output (f, 2 * n), *want_d = output (f, 2 * n);
+  f->ops->swiglu_forward (f->context, act, gate_up, t, width, f->type);
+  f->reference->swiglu_forward (f->context, want, gate_up, t, width, f->type);
+  assert_near ("swiglu_forward", act, want, n, f->type, bound (f));
+  f->ops->swiglu_backward (f->context, d, dact, gate_up, t, width, f->type);
+  f->reference->swiglu_backward (f->context, want_d, dact, gate_up, t, width, f->type);
+  assert_near ("swiglu_backward", d, want_d, 2 * n, f->type, bound (f));
+}
+
+static void
+check_embed (Fixture *f)
+{
+  int t = pick (f, 1, 60), width = pick (f, 1, 90), vocabulary = pick (f, 1, 30);
+  void *table = random_typed (f, (size_t) vocabulary * width, 1);
+  float *x = take (f, (size_t) t * width * 4), *want = take (f, (size_t) t * width * 4);
+  float *d = zeros (f, (size_t) vocabulary * width), *want_d = zeros (f, (size_t) vocabulary * width);
+  int32_t *ids = take (f, t * 4);
+  for (int i = 0; i < t; i++)
+    ids[i] = pick (f, 0, vocabulary - 1);
+  f->ops->embed_forward (f->context, x, table, ids, t, width, f->type);
+  f->reference->embed_forward (f->context, want, table, ids, t, width, f->type);
+  g_assert_cmpmem (x, (size_t) t * width * 4, want, (size_t) t * width * 4);
+  int fixed = pick (f, -1, 0);
+  f->ops->embed_backward (f->context, d, x, ids, t, width, fixed);
+  f->reference->embed_backward (f->context, want_d, x, ids, t, width, fixed);
+  assert_near ("embed_backward", d, want_d, (size_t) vocabulary * width, DEV_F32, 1e-6);
+}
+
+/* A ragged batch with its attention layer: contiguous, or with pages dealt out at random. */
+typedef struct
+{
+  struct dev_attention shape;
+  struct dev_qkv qkv;
+  struct dev_batch batch;
+  struct dev_kv kv;
+  void *raw, *q;
+  size_t q_count, kv_count, raw_count;
+} Layer;
+
+static void
+make_rope (Fixture *f, Layer *layer, int positions)
+{
+  int half = layer->shape.head_size / 2;
+  float *cosine = take (f, (size_t) positions * half * 4), *sine = take (f, (size_t) positions * half * 4);
+  for (int p = 0; p < positions; p++)
+    for (int i = 0; i < half; i++)
+      {
+        double angle = p * pow (10000, -2.0 * i / layer->shape.head_size);
+        cosine[p * half + i] = (float) cos (angle);
+        sine[p * half + i] = (float) sin (angle);
+      }
+  layer->qkv.rope_cos = cosine;
+  layer->qkv.rope_sin = sine;
+}
+
+static void
+make_layer (Fixture *f, Layer *layer)
+{
+  static const int sizes[] = { 2, 8, 10, 16, 64, 80, 128 };
+  int groups = pick (f, 1, 3), size = sizes[pick (f, 0, 6)], heads = groups * pick (f, 1, 3);
+  int sequences = pick (f, 1, 5), tokens = 0;
+  memset (layer, 0, sizeof *layer);
+  layer->shape = (struct dev_attention){ heads, groups, size, pick (f, 0, 1) ? pick (f, 1, 20) : 0,
+                                         1.0f / sqrtf ((float) size) };
+  int32_t *offsets = take (f, (sequences + 1) * 4), *contexts = take (f, sequences * 4);
+  offsets[0] = 0;
+  for (int s = 0; s < sequences; s++)
+    {
+      contexts[s] = pick (f, 1, 50);
+      tokens += contexts[s];
+      offsets[s + 1] = tokens;
+      layer->batch.max_context = MAX (layer->batch.max_context, contexts[s]);
+    }
+  int32_t *positions = take (f, tokens * 4);
+  for (int s = 0; s < sequences; s++)
+    for (int i = 0; i < contexts[s]; i++)
+      positions[offsets[s] + i] = i;
+  layer->batch.tokens = tokens;
+  layer->batch.sequences = sequences;
+  layer->batch.positions = positions;
+  layer->batch.query_offsets = offsets;
+  layer->batch.contexts = contexts;
+  layer->q_count = (size_t) tokens * heads * size;
+  layer->kv_count = (size_t) tokens * groups * size;
+  layer->raw_count = layer->q_count + 2 * layer->kv_count;
+  layer->qkv.eps = 1e-5f;
+  if (pick (f, 0, 1))
+    layer->qkv.bias = random_typed (f, (size_t) (heads + 2 * groups) * size, 1);
+  if (pick (f, 0, 1))
+    {
+      layer->qkv.q_norm = random_typed (f, size, 1);
+      layer->qkv.k_norm = random_typed (f, size, 1);
+    }
+  make_rope (f, layer, layer->batch.max_context);
+  layer->raw = random_typed (f, layer->raw_count, 1);
+  layer->q = output (f, layer->q_count);
+  layer->kv.k = output (f, layer->kv_count);
+  layer->kv.v = output (f, layer->kv_count);
+}
+
+static void
+check_qkv (Fixture *f)
+{
+  Layer l;
+  make_layer (f, &l);
+  struct dev_kv want = { output (f, l.kv_count), output (f, l.kv_count) };
+  void *want_q = output (f, l.q_count);
+  f->ops->qkv_forward (f->context, l.q, &l.kv, l.raw, &l.qkv, &l.shape, &l.batch, f->type);
+  f->reference->qkv_forward (f->context, want_q, &want, l.raw, &l.qkv, &l.shape, &l.batch, f->type);
+  assert_near ("qkv q", l.q, want_q, l.q_count, f->type, bound (f));
+  assert_near ("qkv k", l.kv.k, want.k, l.kv_count, f->type, bound (f));
+  assert_near ("qkv v", l.kv.v, want.v, l.kv_count, f->type, bound (f));
+  int width = (l.shape.heads + 2 * l.shape.groups) * l.shape.head_size, size = l.shape.head_size;
+  void *dq = random_typed (f, l.q_count, 1), *dk = random_typed (f, l.kv_count, 1);
+  void *dv = random_typed (f, l.kv_count, 1), *d = output (f, l.raw_count), *want_d = output (f, l.raw_count);
+  float *sums = zeros (f, width + 2 * size), *want_sums = zeros (f, width + 2 * size);
+  f->ops->qkv_backward (f->context, d, sums, sums + width, sums + width + size, dq, dk, dv, l.raw, &l.qkv,
+                        &l.shape, &l.batch, f->type);
+  f->reference->qkv_backward (f->context, want_d, want_sums, want_sums + width, want_sums + width + size, dq,
+                              dk, dv, l.raw, &l.qkv, &l.shape, &l.batch, f->type);
+  assert_near ("qkv_backward", d, want_d, l.raw_count, f->type, bound (f));
+  assert_near ("qkv_backward weights", sums, want_sums, width + 2 * size, DEV_F32, 1e-5);
+}
+
+/* The same keys in pages: equal bits, whatever the page size. */
+static void
+check_paged (Fixture *f, const Layer *l, const void *contiguous)
+{
+  int page_tokens = DEV_KEY_TILE * pick (f, 1, 4);
+  int stride = (l->batch.max_context + page_tokens - 1) / page_tokens, sequences = l->batch.sequences;
+  int pages = sequences * stride;
+  size_t row = (size_t) l->shape.groups * l->shape.head_size;
+  int32_t *table = take (f, pages * 4), *slots = take (f, l->batch.tokens * 4);
+  struct dev_kv kv = { output (f, (size_t) pages * page_tokens * row),
+                       output (f, (size_t) pages * page_tokens * row) };
+  void *q = output (f, l->q_count), *out = output (f, l->q_count);
+  for (int i = 0; i < pages; i++)
+    table[i] = pages - 1 - i;
+  for (int s = 0; s < sequences; s++)
+    for (int i = l->batch.query_offsets[s]; i < l->batch.query_offsets[s + 1]; i++)
+      {
+        int j = i - l->batch.query_offsets[s];
+        slots[i] = table[s * stride + j / page_tokens] * page_tokens + j % page_tokens;
+      }
+  struct dev_batch batch = l->batch;
+  batch.slots = slots;
+  batch.block_table = table;
+  batch.table_stride = stride;
+  batch.page_tokens = page_tokens;
+  f->ops->qkv_forward (f->context, q, &kv, l->raw, &l->qkv, &l->shape, &batch, f->type);
+  f->ops->attention_forward (f->context, out, NULL, q, &kv, &l->shape, &batch, f->type);
+  g_assert_cmpmem (out, l->q_count * dev_type_size (f->type), contiguous,
+                   l->q_count * dev_type_size (f->type));
+}
+
+static void
+check_attention (Fixture *f)
+{
+  Layer l;
+  make_layer (f, &l);
+  size_t rows = (size_t) l.batch.tokens * l.shape.heads;
+  float *lse = take (f, rows * 4), *want_lse = take (f, rows * 4);
+  void *out = output (f, l.q_count), *want = output (f, l.q_count);
+  f->ops->qkv_forward (f->context, l.q, &l.kv, l.raw, &l.qkv, &l.shape, &l.batch, f->type);
+  f->ops->attention_forward (f->context, out, lse, l.q, &l.kv, &l.shape, &l.batch, f->type);
+  f->reference->attention_forward (f->context, want, want_lse, l.q, &l.kv, &l.shape, &l.batch, f->type);
+  assert_near ("attention_forward", out, want, l.q_count, f->type, bound (f));
+  assert_near ("attention lse", lse, want_lse, rows, DEV_F32, 2e-6);
+  check_paged (f, &l, out);
+  void *dout = random_typed (f, l.q_count, 1);
+  void *d[] = { output (f, l.q_count), output (f, l.kv_count), output (f, l.kv_count) };
+  void *want_d[] = { output (f, l.q_count), output (f, l.kv_count), output (f, l.kv_count) };
+  f->ops->attention_backward (f->context, d[0], d[1], d[2], dout, out, lse, l.q, &l.kv, &l.shape, &l.batch,
+                              f->type);
+  f->reference->attention_backward (f->context, want_d[0], want_d[1], want_d[2], dout, out, lse, l.q, &l.kv,
+                                    &l.shape, &l.batch, f->type);
+  double limit = f->type == DEV_BF16 ? 1.5e-2 : 2e-5;
+  assert_near ("attention dq", d[0], want_d[0], l.q_count, f->type, limit);
+  assert_near ("attention dk", d[1], want_d[1], l.kv_count, f->type, limit);
+  assert_near ("attention dv", d[2], want_d[2], l.kv_count, f->type, limit);
+}
+
+static void
+check_head (Fixture *f)
+{
+  int n = pick (f, 1, 150), width = pick (f, 1, 80), vocabulary = pick (f, 2, 300);
+  float temperature = (float) g_rand_double_range (f->random, 0.3, 2);
+  struct dev_matrix w = { random_typed (f, (size_t) vocabulary * width, 1), NULL, vocabulary, width };
+  void *h = random_typed (f, (size_t) n * width, 1);
+  float *have = take (f, 3 * n * 4), *want = take (f, 3 * n * 4);
+  int32_t *targets = take (f, n * 4);
+  for (int i = 0; i < n; i++)
+    targets[i] = pick (f, 0, vocabulary - 1);
+  f->ops->head_forward (f->context, have, have + n, have + 2 * n, h, &w, targets, temperature, n, f->type);
+  f->reference->head_forward (f->context, want, want + n, want + 2 * n, h, &w, targets, temperature, n,
+                              f->type);
+  assert_near ("head log-prob", have, want, n, DEV_F32, 5e-6);
+  assert_near ("head entropy", have + n, want + n, n, DEV_F32, 2e-5);
+  float *dlogp = random_floats (f, n, 1), *dentropy = random_floats (f, n, 1);
+  void *dh = output (f, (size_t) n * width), *want_dh = output (f, (size_t) n * width);
+  float *dw = zeros (f, (size_t) vocabulary * width), *want_dw = zeros (f, (size_t) vocabulary * width);
+  f->ops->head_backward (f->context, dh, dw, dlogp, dentropy, have + n, have + 2 * n, h, &w, targets,
+                         temperature, n, f->type);
+  f->reference->head_backward (f->context, want_dh, want_dw, dlogp, dentropy, want + n, want + 2 * n, h, &w,
+                               targets, temperature, n, f->type);
+  double limit = f->type == DEV_BF16 ? 1e-2 : 2e-5;
+  assert_near ("head dh", dh, want_dh, (size_t) n * width, f->type, limit);
+  assert_near ("head dw", dw, want_dw, (size_t) vocabulary * width, DEV_F32, limit);
+}
+
+static void
+check_sample (Fixture *f)
+{
+  int n = pick (f, 1, 100), width = pick (f, 1, 40), vocabulary = pick (f, 5, 300);
+  float temperature = pick (f, 0, 3) ? (float) g_rand_double_range (f->random, 0.3, 2) : 0;
+  struct dev_matrix w = { random_typed (f, (size_t) vocabulary * width, 1), NULL, vocabulary, width };
+  void *h = random_typed (f, (size_t) n * width, 1);
+  struct dev_random *random = take (f, n * sizeof *random);
+  int32_t tokens[100], want[100], forbidden[2] = { 1, 4 };
+  float logp[100], want_logp[100], forward[300];
+  uint8_t ban[100];
+  for (int i = 0; i < n; i++)
+    {
+      random[i] = (struct dev_random){ { 1u << 24 | (uint32_t) i % 8, (uint32_t) i / 8, (uint32_t) i } };
+      ban[i] = i % 2;
+    }
+  f->ops->head_sample (f->context, tokens, logp, h, &w, temperature, 42, random, forbidden, 2, ban, n,
+                       f->type);
+  f->reference->head_sample (f->context, want, want_logp, h, &w, temperature, 42, random, forbidden, 2, ban,
+                             n, f->type);
+  int different = 0;
+  for (int i = 0; i < n; i++)
+    {
+      different += tokens[i] != want[i];
+      g_assert_false (ban[i] && (tokens[i] == 1 || tokens[i] == 4));
+    }
+  g_assert_cmpint (different, <=, n / 50); /* near ties of rounding */
+  f->ops->head_forward (f->context, forward, forward + 100, forward + 200, h, &w, tokens,
+                        temperature > 0 ? temperature : 1, n, f->type);
+  g_assert_cmpmem (forward, n * 4, logp, n * 4); /* rollout and trainer agree bit by bit */
+}
+
+static void
+check_value (Fixture *f)
+{
+  int n = pick (f, 1, 40), width = pick (f, 1, 200);
+  void *h = random_typed (f, (size_t) n * width, 1), *weight = random_typed (f, width, 1);
+  float values[40], want[40], *dvalues = random_floats (f, n, 1);
+  void *dh = output (f, (size_t) n * width), *want_dh = output (f, (size_t) n * width);
+  float *dw = zeros (f, width), *want_dw = zeros (f, width);
+  f->ops->value_forward (f->context, values, h, weight, n, width, f->type);
+  f->reference->value_forward (f->context, want, h, weight, n, width, f->type);
+  assert_near ("value_forward", values, want, n, DEV_F32, 5e-6);
+  f->ops->value_backward (f->context, dh, dw, dvalues, h, weight, n, width, f->type);
+  f->reference->value_backward (f->context, want_dh, want_dw, dvalues, h, weight, n, width, f->type);
+  assert_near ("value dh", dh, want_dh, (size_t) n * width, f->type, bound (f));
+  assert_near ("value dw", dw, want_dw, width, DEV_F32, 5e-6);
+}
+
+static void
+check_adamw (Fixture *f)
+{
+  size_t n = (size_t) pick (f, 1, 40000);
+  float *start = random_floats (f, n, 1), *grad = random_floats (f, n, 1);
+  float *state[2][3]; /* master, m, v */
+  void *param[2];
+  double have = -1, want = -1;
+  for (int k = 0; k < 2; k++)
+    {
+      for (int i = 0; i < 3; i++)
+        state[k][i] = zeros (f, n);
+      memcpy (state[k][0], start, n * 4);
+      param[k] = output (f, n);
+      cpu_row_store (param[k], start, n, f->type);
+    }
+  for (int step = 1; step <= 3; step++)
+    {
+      struct dev_adamw a = { 1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, (float) (1 - pow (0.9, step)),
+                             (float) (1 - pow (0.95, step)), 0.5f };
+      for (int k = 0; k < 2; k++)
+        (k ? f->reference : f->ops)
+            ->adamw (f->context, param[k], f->type == DEV_BF16 ? state[k][0] : NULL, grad, state[k][1],
+                     state[k][2], n, &a, f->type);
+    }
+  assert_near ("adamw", param[0], param[1], n, f->type, f->type == DEV_BF16 ? 2e-3 : 1e-6);
+  f->ops->square_sum (f->context, &have, grad, n);
+  f->reference->square_sum (f->context, &want, grad, n);
+  g_assert_cmpfloat_with_epsilon (have, want, 1e-9 * want);
+}
+
+typedef void (*Check) (Fixture *);
+
+static void
+run_check (gconstpointer data)
+{
+  for (int i = 0; i < 24; i++)
+    {
+      Fixture f;
+      fixture_init (&f, 1000 + i, i % 2 ? DEV_BF16 : DEV_F32);
+      ((Check) data) (&f);
+      fixture_clear (&f);
+    }
+}
+
+/* Rows of products, whatever their number: rollout == trainer rests on it. */
+static void
+test_rows (void)
+{
+  static const int counts[] = { 1, 2, 3, 15, 16, 17, 63, 64, 65, 130, 300 };
+  for (int type = DEV_F32; type <= DEV_BF16; type++)
+    {
+      Fixture f;
+      fixture_init (&f, 7, type);
+      int rows = 260, cols = 100, most = 300;
+      size_t size = dev_type_size (type);
+      struct dev_matrix w = { random_typed (&f, (size_t) rows * cols, 1), NULL, rows, cols };
+      void *x = random_typed (&f, (size_t) most * cols, 1);
+      void *all = output (&f, (size_t) most * rows), *few = output (&f, (size_t) most * rows);
+      f.ops->linear_forward (f.context, all, x, &w, most, type);
+      for (gsize i = 0; i < G_N_ELEMENTS (counts); i++)
+        {
+          f.ops->linear_forward (f.context, few, x, &w, counts[i], type);
+          g_assert_cmpmem (few, counts[i] * rows * size, all, counts[i] * rows * size);
+        }
+      fixture_clear (&f);
+    }
+}
+
+/* Derivative of sum (c out) along a random direction, by the op's backward and by differences. */
+static void
+test_differences_swiglu_norm (void)
+{
+  for (int round = 0; round < 8; round++)
+    {
+      Fixture f;
+      fixture_init (&f, 50 + round, DEV_F32);
+      int t = 3, width = 17;
+      size_t n = (size_t) t * width;
+      float *x = random_floats (&f, n, 1), *c = random_floats (&f, n, 1), *d = random_floats (&f, n, 1);
+      float *w = random_floats (&f, width, 1), *sum = take (&f, n * 4), *rstd = take (&f, t * 4);
+      float *out = take (&f, n * 4), *dx = zeros (&f, n), *dw = zeros (&f, width);
+      double value[2], slope = 0, step = 1e-2;
+      for (int k = 0; k < 2; k++)
+        {
+          float *moved = take (&f, n * 4);
+          for (size_t i = 0; i < n; i++)
+            moved[i] = (float) (x[i] + (k ? step : -step) * d[i]);
+          f.ops->add_norm_forward (f.context, sum, out, rstd, moved, NULL, w, 1e-5f, t, width, DEV_F32);
+          value[k] = 0;
+          for (size_t i = 0; i < n; i++)
+            value[k] += (double) c[i] * out[i];
+        }
+      f.ops->add_norm_forward (f.context, sum, out, rstd, x, NULL, w, 1e-5f, t, width, DEV_F32);
+      f.ops->add_norm_backward (f.context, dx, NULL, dw, c, sum, rstd, w, t, width, DEV_F32);
+      for (size_t i = 0; i < n; i++)
+        slope += (double) dx[i] * d[i];
+      g_assert_cmpfloat_with_epsilon ((value[1] - value[0]) / (2 * step), slope, 3e-3 * fabs (slope) + 3e-3);
+      fixture_clear (&f);
+    }
+}
+
+static double
+attention_value (Fixture *f, Layer *l, const void *raw, const float *c, void *out, float *lse)
+{
+  double value = 0;
+  f->ops->qkv_forward (f->context, l->q, &l->kv, raw, &l->qkv, &l->shape, &l->batch, DEV_F32);
+  f->ops->attention_forward (f->context, out, lse, l->q, &l->kv, &l->shape, &l->batch, DEV_F32);
+  for (size_t i = 0; i < l->q_count; i++)
+    value += (double) c[i] * ((float *) out)[i];
+  return value;
+}
+
+static void
+test_differences_attention (void)
+{
+  for (int round = 0; round < 12; round++)
+    {
+      Fixture f;
+      Layer l;
+      fixture_init (&f, 80 + round, DEV_F32);
+      make_layer (&f, &l);
+      float *c = random_floats (&f, l.q_count, 1), *d = random_floats (&f, l.raw_count, 1), *x = l.raw;
+      float *lse = take (&f, (size_t) l.batch.tokens * l.shape.heads * 4);
+      void *out = output (&f, l.q_count);
+      double value[2], slope = 0, step = 1e-3;
+      for (int k = 0; k < 2; k++)
+        {
+          float *moved = take (&f, l.raw_count * 4);
+          for (size_t i = 0; i < l.raw_count; i++)
+            moved[i] = (float) (x[i] + (k ? step : -step) * d[i]);
+          value[k] = attention_value (&f, &l, moved, c, out, lse);
+        }
+      attention_value (&f, &l, x, c, out, lse);
+      void *dq = output (&f, l.q_count), *dk = output (&f, l.kv_count), *dv = output (&f, l.kv_count);
+      float *draw = output (&f, l.raw_count);
+      int width = (l.shape.heads + 2 * l.shape.groups) * l.shape.head_size;
+      float *sums = zeros (&f, width + 2 * l.shape.head_size);
+      f.ops->attention_backward (f.context, dq, dk, dv, c, out, lse, l.q, &l.kv, &l.shape, &l.batch, DEV_F32);
+      f.ops->qkv_backward (f.context, draw, sums, sums + width, sums + width + l.shape.head_size, dq, dk, dv,
+                           l.raw, &l.qkv, &l.shape, &l.batch, DEV_F32);
+      for (size_t i = 0; i < l.raw_count; i++)
+        slope += (double) draw[i] * d[i];
+      g_assert_cmpfloat_with_epsilon ((value[1] - value[0]) / (2 * step), slope, 1e-2 * fabs (slope) + 5e-2);
+      fixture_clear (&f);
+    }
+}
+
+/* Every path of the products gives what the reference gives. */
+static void
+test_paths (void)
+{
+  static const char *const paths[] = { "direct", "chunked", "portable" };
+  for (gsize i = 0; i < G_N_ELEMENTS (paths); i++)
+    {
+      g_setenv ("PLUMB_PRODUCT_PATH", paths[i], TRUE);
+      run_check (check_linear);
+      run_check (check_head);
+    }
+  g_unsetenv ("PLUMB_PRODUCT_PATH");
+}
+
+/* A shape that the workspace cannot hold is an error that stays, and ops after it do nothing. */
+static void
+test_sticky_error (void)
+{
+  const struct dev_ops *ops = dev_cpu ();
+  struct dev_context *context = NULL;
+  char message[256] = "";
+  g_assert_cmpint (ops->open (0, 4096, &context, message, sizeof message), ==, DEV_OK);
+  float h[4] = { 1, 2, 3, 4 }, *table = g_new0 (float, 4 * 5000), logits[1] = { 7 };
+  struct dev_matrix w = { table, NULL, 5000, 4 };
+  ops->head_logits (context, logits, h, &w, 1, DEV_F32);
+  g_assert_cmpint (ops->status (context, message, sizeof message), ==, DEV_NO_MEMORY);
+  g_assert_nonnull (strstr (message, "workspace"));
+  g_assert_cmpfloat (logits[0], ==, 7);
+  ops->close (context);
+  g_free (table);
+}
+
+/* Draws follow the softmax: chi-squared over 8 outcomes. */
+static void
+test_sampling_distribution (void)
+{
+  Fixture f;
+  fixture_init (&f, 3, DEV_F32);
+  enum { V = 8, N = 4096 };
+  float h[N], logp[N], *table = take (&f, V * 4);
+  int32_t tokens[N];
+  struct dev_random random[N];
+  double weight[V], total = 0, chi = 0;
+  int counts[V] = { 0 };
+  for (int v = 0; v < V; v++)
+    {
+      table[v] = 0.4f * v - 1;
+      total += weight[v] = exp (table[v] / 0.8);
+    }
+  for (int i = 0; i < N; i++)
+    {
+      h[i] = 1;
+      random[i] = (struct dev_random){ { 1u << 24, (uint32_t) i, 5 } };
+    }
+  struct dev_matrix w = { table, NULL, V, 1 };
+  f.ops->head_sample (f.context, tokens, logp, h, &w, 0.8f, 11, random, NULL, 0, NULL, N, DEV_F32);
+  for (int i = 0; i < N; i++)
+    counts[tokens[i]]++;
+  for (int v = 0; v < V; v++)
+    {
+      double expected = N * weight[v] / total;
+      chi += (counts[v] - expected) * (counts[v] - expected) / expected;
+    }
+  g_assert_cmpfloat (chi, <, 24.3); /* 7 degrees of freedom, 0.1 % */
+  fixture_clear (&f);
+}
+
+int
+main (int argc, char **argv)
+{
+  static const struct
+  {
+    const char *name;
+    Check check;
+  } checks[] = {
+    { "linear", check_linear }, { "norm", check_norm },     { "swiglu", check_swiglu },
+    { "embed", check_embed },   { "qkv", check_qkv },       { "attention", check_attention },
+    { "head", check_head },     { "sample", check_sample }, { "value", check_value },
+    { "adamw", check_adamw },
+  };
+  g_test_init (&argc, &argv, NULL);
+  for (gsize i = 0; i < G_N_ELEMENTS (checks); i++)
+    {
+      g_autofree char *path = g_strconcat ("/ops/reference/", checks[i].name, NULL);
+      g_test_add_data_func (path, checks[i].check, run_check);
+    }
+  g_test_add_func ("/ops/rows", test_rows);
+  g_test_add_func ("/ops/paths", test_paths);
+  g_test_add_func ("/ops/differences/norm", test_differences_swiglu_norm);
+  g_test_add_func ("/ops/differences/attention", test_differences_attention);
+  g_test_add_func ("/ops/sticky-error", test_sticky_error);
+  g_test_add_func ("/ops/sampling", test_sampling_distribution);
+  return g_test_run ();
+}
