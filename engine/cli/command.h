@@ -24,6 +24,9 @@ int plumb_cmd_validate (int argc, char **argv, GError **error);
 int plumb_cmd_status (int argc, char **argv, GError **error);
 int plumb_cmd_stop (int argc, char **argv, GError **error);
 int plumb_cmd_telemetry (int argc, char **argv, GError **error);
+int plumb_cmd_generate (int argc, char **argv, GError **error);
+int plumb_cmd_logprobs (int argc, char **argv, GError **error);
+int plumb_cmd_verify (int argc, char **argv, GError **error);
 
 /* Parses the options of a sub-command and checks that `least` to `most` arguments are left in argv.
  * `synopsis` names them, like "SPEC". */

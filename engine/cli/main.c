@@ -15,6 +15,9 @@ static const PlumbCommand commands[] = {
   { "validate", plumb_cmd_validate, N_ ("check a spec: every problem with its place and remedy") },
   { "status", plumb_cmd_status, N_ ("show the state of a run, or of all runs") },
   { "stop", plumb_cmd_stop, N_ ("stop a run after its step, with a checkpoint; or kill it") },
+  { "generate", plumb_cmd_generate, N_("continue a text with a model") },
+  { "logprobs", plumb_cmd_logprobs, N_("log-probs of given tokens") },
+  { "verify", plumb_cmd_verify, N_("compare this engine with another implementation's values") },
   { "telemetry", plumb_cmd_telemetry, N_ ("print what a run recorded as JSON lines") },
 };
 

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define G_LOG_DOMAIN "plumbline"
+
+#include "config.h"
+
+#include <glib/gi18n.h>
+
+#include "engine/cli/command.h"
+#include "engine/cli/model-session.h"
+#include "engine/core/error.h"
+#include "engine/rollout/rollout.h"
+
+typedef struct
+{
+  char *model, *prompt, *precision;
+  int samples, max_new_tokens;
+  double temperature;
+  gint64 seed;
+  gboolean greedy, json;
+} Options;
+
+static void
+options_clear (Options *o)
+{
+  g_free (o->model);
+  g_free (o->prompt);
+  g_free (o->precision);
+}
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Options, options_clear)
+
+static void
+add_array (JsonBuilder *builder, const char *name, GArray *values, gboolean real)
+{
+  json_builder_set_member_name (builder, name);
+  json_builder_begin_array (builder);
+  for (guint i = 0; i < values->len; i++)
+    if (real)
+      json_builder_add_double_value (builder, g_array_index (values, float, i));
+    else
+      json_builder_add_int_value (builder, g_array_index (values, gint32, i));
+  json_builder_end_array (builder);
+}
+
+static void
+print_completion (const Options *o, const PlumbCompletion *c, const char *text)
+{
+  if (!o->json)
+    {
+      if (o->samples > 1)
+        g_print ("--- %d (%s)\n", c->sample + 1, c->finish == PLUMB_FINISH_STOP ? "stop" : "length");
+      g_print ("%s%s\n", o->samples > 1 ? "" : o->prompt, text);
+      return;
+    }
+  g_autoptr (JsonBuilder) builder = json_builder_new ();
+  json_builder_begin_object (builder);
+  json_builder_set_member_name (builder, "sample");
+  json_builder_add_int_value (builder, c->sample);
+  json_builder_set_member_name (builder, "text");
+  json_builder_add_string_value (builder, text);
+  json_builder_set_member_name (builder, "finish");
+  json_builder_add_string_value (builder, c->finish == PLUMB_FINISH_STOP ? "stop" : "length");
+  add_array (builder, "ids", c->ids, FALSE);
+  add_array (builder, "log_probs", c->log_probs, TRUE);
+  json_builder_end_object (builder);
+  g_autoptr (JsonNode) root = json_builder_get_root (builder);
+  plumb_command_print_json (root, FALSE);
+}
+
+static int
+compare_samples (gconstpointer a, gconstpointer b)
+{
+  const PlumbCompletion *left = *(const PlumbCompletion *const *) a;
+  const PlumbCompletion *right = *(const PlumbCompletion *const *) b;
+  return left->sample - right->sample;
+}
+
+static gboolean
+print_all (const Options *o, PlumbModelSession *session, PlumbRollout *rollout, GError **error)
+{
+  g_autoptr (GPtrArray) completions
+      = g_ptr_array_new_with_free_func ((GDestroyNotify) plumb_completion_free);
+  for (PlumbCompletion *c; (c = plumb_rollout_take (rollout));)
+    g_ptr_array_add (completions, c);
+  g_ptr_array_sort (completions, compare_samples);
+  for (guint i = 0; i < completions->len; i++)
+    {
+      PlumbCompletion *c = g_ptr_array_index (completions, i);
+      g_autofree char *text = plumb_tokenizer_decode (session->tokenizer, (gint32 *) (void *) c->ids->data,
+                                                      c->ids->len, TRUE, error);
+      if (!text)
+        return FALSE;
+      print_completion (o, c, text);
+    }
+  return TRUE;
+}
+
+static gboolean
+generate (const Options *o, GError **error)
+{
+  g_auto (PlumbModelSession) session = { 0 };
+  if (!plumb_model_session_open (&session, o->model, o->precision, TRUE, error))
+    return FALSE;
+  g_autoptr (GArray) ids = g_array_new (FALSE, FALSE, sizeof (gint32));
+  if (!plumb_tokenizer_encode (session.tokenizer, o->prompt, -1, TRUE, ids, error))
+    return FALSE;
+  gsize n_stop = 0;
+  const gint32 *stop = plumb_tokenizer_eos (session.tokenizer, &n_stop);
+  PlumbRolloutPlan plan = { .max_running = MIN (o->samples, 64), .max_prompt = MAX (1, (int) ids->len),
+                            .max_new_tokens = o->max_new_tokens };
+  PlumbSampling sampling = { .temperature = o->greedy ? 0 : o->temperature,
+                             .max_new_tokens = o->max_new_tokens,
+                             .stop = stop,
+                             .n_stop = (int) n_stop,
+                             .seed = (guint64) o->seed,
+                             .purpose = PLUMB_RANDOM_GENERATE };
+  g_autoptr (PlumbRollout) rollout = plumb_rollout_new (session.model, &plan, error);
+  if (!rollout || !plumb_rollout_begin (rollout, &sampling, error)
+      || !plumb_rollout_submit (rollout, (gint32 *) (void *) ids->data, (int) ids->len, o->samples, 0,
+                                error))
+    return FALSE;
+  for (gboolean idle = FALSE; !idle;)
+    if (!plumb_rollout_advance (rollout, &idle, error))
+      return FALSE;
+  return print_all (o, &session, rollout, error);
+}
+
+int
+plumb_cmd_generate (int argc, char **argv, GError **error)
+{
+  g_auto (Options) o = { .samples = 1, .max_new_tokens = 128, .temperature = 1, .seed = 42 };
+  const GOptionEntry entries[] = {
+    { "model", 'm', 0, G_OPTION_ARG_FILENAME, &o.model, N_ ("model folder"), "DIR" },
+    { "prompt", 'p', 0, G_OPTION_ARG_STRING, &o.prompt, N_ ("text to continue"), "TEXT" },
+    { "samples", 'n', 0, G_OPTION_ARG_INT, &o.samples, N_ ("completions (default 1)"), "N" },
+    { "temperature", 't', 0, G_OPTION_ARG_DOUBLE, &o.temperature, N_ ("default 1"), "T" },
+    { "max-new-tokens", 0, 0, G_OPTION_ARG_INT, &o.max_new_tokens, N_ ("at most (default 128)"), "N" },
+    { "seed", 's', 0, G_OPTION_ARG_INT64, &o.seed, N_ ("of the random numbers (default 42)"), "S" },
+    { "greedy", 'g', 0, G_OPTION_ARG_NONE, &o.greedy, N_ ("always the likeliest token"), NULL },
+    { "precision", 0, 0, G_OPTION_ARG_STRING, &o.precision, N_ ("fp32 (default) or bf16"), "NAME" },
+    { "json", 0, 0, G_OPTION_ARG_NONE, &o.json, N_ ("one JSON object a line"), NULL },
+    { NULL },
+  };
+  if (!plumb_command_parse (&argc, &argv, entries, "", N_ ("continue a text with a model"), 0, 0, error))
+    return PLUMB_ERROR_USAGE;
+  if (!o.model || !o.prompt || o.samples < 1 || o.samples > 65536 || o.max_new_tokens < 1
+      || o.temperature < 0)
+    {
+      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_USAGE,
+                   "generate needs --model DIR and --prompt TEXT, at least one sample and one token, and a "
+                   "temperature of 0 or more");
+      return PLUMB_ERROR_USAGE;
+    }
+  return generate (&o, error) ? 0 : PLUMB_ERROR_FAILED;
+}

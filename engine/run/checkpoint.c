@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* A checkpoint is complete or absent: written aside, synced, renamed. It holds the policy as a Hugging Face
+ * folder, the optimizer's state, and where the run stands. */
+
+#define G_LOG_DOMAIN "plumbline"
+
+#include "config.h"
+
+#include <errno.h>
+#include <glib/gstdio.h>
+#include <json-glib/json-glib.h>
+#include <string.h>
+
+#include "engine/core/error.h"
+#include "engine/model/export.h"
+#include "engine/run/run-private.h"
+
+#define POSITION_FILE "position.json"
+
+char *
+plumb_run_checkpoint_path (const char *dir, gint64 step)
+{
+  g_autofree char *name = g_strdup_printf ("step-%06" G_GINT64_FORMAT, step);
+  return g_build_filename (dir, PLUMB_RUN_CHECKPOINTS, name, NULL);
+}
+
+/* The integers of a position by name: one list for writing and reading. */
+typedef struct
+{
+  const char *key;
+  gint64 *value;
+} PositionField;
+
+#define N_POSITION 8
+
+static void
+position_fields (PlumbPosition *p, PositionField fields[N_POSITION])
+{
+  const PositionField all[N_POSITION] = {
+    { "step", &p->step },       { "stage_step", &p->stage_step },   { "updates", &p->updates },
+    { "ordinal", &p->ordinal }, { "tokens", &p->tokens },           { "samples", &p->samples },
+    { "epoch", &p->cursor.epoch }, { "position", &p->cursor.position },
+  };
+  for (int i = 0; i < N_POSITION; i++)
+    fields[i] = all[i];
+}
+
+static void
+add_showpieces (JsonBuilder *builder, GPtrArray *showpieces)
+{
+  json_builder_set_member_name (builder, "before");
+  json_builder_begin_array (builder);
+  for (guint i = 0; i < showpieces->len; i++)
+    {
+      PlumbShowpiece *piece = g_ptr_array_index (showpieces, i);
+      json_builder_add_string_value (builder, piece->before ? piece->before : "");
+    }
+  json_builder_end_array (builder);
+}
+
+static gboolean
+write_position (PlumbRun *run, const char *dir, GError **error)
+{
+  PlumbPosition position = run->position;
+  PositionField fields[N_POSITION];
+  position_fields (&position, fields);
+  g_autoptr (JsonBuilder) builder = json_builder_new ();
+  json_builder_begin_object (builder);
+  for (int i = 0; i < N_POSITION; i++)
+    {
+      json_builder_set_member_name (builder, fields[i].key);
+      json_builder_add_int_value (builder, *fields[i].value);
+    }
+  json_builder_set_member_name (builder, "stage");
+  json_builder_add_string_value (builder,
+                                 position.stage == PLUMB_STAGE_ONLINE ? "online" : "supervised");
+  json_builder_set_member_name (builder, "pass1");
+  json_builder_add_double_value (builder, position.pass1);
+  json_builder_set_member_name (builder, "seed");
+  json_builder_add_int_value (builder, plumb_spec_get_integer (run->spec, "run.seed"));
+  add_showpieces (builder, run->showpieces);
+  json_builder_end_object (builder);
+  g_autoptr (JsonNode) root = json_builder_get_root (builder);
+  g_autofree char *text = json_to_string (root, TRUE);
+  g_autofree char *path = g_build_filename (dir, POSITION_FILE, NULL);
+  return g_file_set_contents_full (path, text, -1, G_FILE_SET_CONTENTS_CONSISTENT | G_FILE_SET_CONTENTS_DURABLE,
+                                   0644, error);
+}
+
+static GVariant *
+folder_body (const char *folder, gboolean model_only)
+{
+  g_autoptr (GVariantDict) body = g_variant_dict_new (NULL);
+  g_variant_dict_insert (body, "folder", "s", folder);
+  g_variant_dict_insert (body, "model-only", "b", model_only);
+  return g_variant_dict_end (body);
+}
+
+static gboolean
+ask_folder (PlumbRun *run, PlumbMessageKind kind, const char *folder, GError **error)
+{
+  g_autoptr (GVariant) answer = plumb_crew_ask (run->crew, kind, folder_body (folder, FALSE), error);
+  return answer != NULL;
+}
+
+static int
+compare_steps (gconstpointer a, gconstpointer b)
+{
+  gint64 left = *(const gint64 *) a, right = *(const gint64 *) b;
+  return (left > right) - (left < right);
+}
+
+/* Steps of the complete checkpoints, oldest first. */
+static GArray *
+list_checkpoints (const char *dir)
+{
+  GArray *steps = g_array_new (FALSE, FALSE, sizeof (gint64));
+  g_autofree char *folder = g_build_filename (dir, PLUMB_RUN_CHECKPOINTS, NULL);
+  g_autoptr (GDir) entries = g_dir_open (folder, 0, NULL);
+  const char *name;
+  while (entries && (name = g_dir_read_name (entries)))
+    {
+      gint64 step;
+      if (g_str_has_prefix (name, "step-")
+          && g_ascii_string_to_signed (name + strlen ("step-"), 10, 0, G_MAXINT64, &step, NULL))
+        g_array_append_val (steps, step);
+    }
+  g_array_sort (steps, compare_steps);
+  return steps;
+}
+
+static gboolean
+rotate (PlumbRun *run, GError **error)
+{
+  gint64 keep = plumb_spec_get_integer (run->spec, "checkpoint.keep");
+  g_autoptr (GArray) steps = list_checkpoints (run->dir);
+  for (guint i = 0; i + keep < steps->len; i++)
+    {
+      g_autofree char *path = plumb_run_checkpoint_path (run->dir, g_array_index (steps, gint64, i));
+      if (!plumb_remove_tree (path, error))
+        return FALSE;
+    }
+  return TRUE;
+}
+
+gboolean
+plumb_run_save_checkpoint (PlumbRun *run, GError **error)
+{
+  g_autofree char *path = plumb_run_checkpoint_path (run->dir, run->position.step);
+  g_autofree char *aside = g_strconcat (path, ".new", NULL);
+  g_autofree char *parent = g_path_get_dirname (path);
+  if (g_file_test (path, G_FILE_TEST_EXISTS))
+    return TRUE; /* this step is saved already */
+  plumb_run_begin_phase (run, "checkpoint");
+  if (!plumb_remove_tree (aside, error))
+    return FALSE;
+  if (g_mkdir_with_parents (aside, 0755) != 0)
+    {
+      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "%s: cannot make the folder: %s", aside,
+                   g_strerror (errno));
+      return FALSE;
+    }
+  gboolean ok = ask_folder (run, PLUMB_MESSAGE_SAVE, aside, error) && write_position (run, aside, error)
+                && plumb_sync_folder (aside, error);
+  if (ok && g_rename (aside, path) != 0)
+    {
+      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "%s: cannot rename into place: %s", path,
+                   g_strerror (errno));
+      ok = FALSE;
+    }
+  ok = ok && plumb_sync_folder (parent, error) && rotate (run, error);
+  if (ok)
+    plumb_telemetry_event (run->telemetry, PLUMB_EVENT_INFO, "checkpoint", run->position.step,
+                           "checkpoint of step %" G_GINT64_FORMAT, run->position.step);
+  else
+    plumb_remove_tree (aside, NULL);
+  plumb_run_end_phase (run);
+  return ok;
+}
+
+static gboolean
+read_integers (JsonObject *object, PlumbPosition *position)
+{
+  PositionField fields[N_POSITION];
+  position_fields (position, fields);
+  for (int i = 0; i < N_POSITION; i++)
+    {
+      JsonNode *node = json_object_get_member (object, fields[i].key);
+      if (!node || !JSON_NODE_HOLDS_VALUE (node) || json_node_get_value_type (node) != G_TYPE_INT64
+          || json_node_get_int (node) < 0)
+        return FALSE;
+      *fields[i].value = json_node_get_int (node);
+    }
+  return TRUE;
+}
+
+static void
+read_showpieces (PlumbRun *run, JsonObject *object)
+{
+  JsonNode *node = json_object_get_member (object, "before");
+  if (!node || !JSON_NODE_HOLDS_ARRAY (node))
+    return;
+  JsonArray *array = json_node_get_array (node);
+  for (guint i = 0; i < MIN (json_array_get_length (array), run->showpieces->len); i++)
+    {
+      PlumbShowpiece *piece = g_ptr_array_index (run->showpieces, i);
+      const char *text = json_array_get_string_element (array, i);
+      g_free (piece->before);
+      piece->before = text && *text ? g_strdup (text) : NULL;
+    }
+}
+
+static gboolean
+read_position (PlumbRun *run, const char *dir, GError **error)
+{
+  g_autofree char *path = g_build_filename (dir, POSITION_FILE, NULL);
+  g_autoptr (JsonParser) parser = json_parser_new_immutable ();
+  PlumbPosition position = { 0 };
+  if (!json_parser_load_from_file (parser, path, error))
+    return FALSE;
+  JsonNode *root = json_parser_get_root (parser);
+  JsonObject *object = root && JSON_NODE_HOLDS_OBJECT (root) ? json_node_get_object (root) : NULL;
+  if (!object || !read_integers (object, &position))
+    {
+      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
+                   "%s: not a position of a run; continue from an older checkpoint by removing this one", path);
+      return FALSE;
+    }
+  const char *stage = json_object_get_string_member_with_default (object, "stage", "");
+  position.stage = g_str_equal (stage, "online") ? PLUMB_STAGE_ONLINE : PLUMB_STAGE_SUPERVISED;
+  position.pass1 = json_object_get_double_member_with_default (object, "pass1", -1);
+  gint64 seed = json_object_get_int_member_with_default (object, "seed", -1);
+  if (seed != plumb_spec_get_integer (run->spec, "run.seed"))
+    {
+      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
+                   "run.seed was %" G_GINT64_FORMAT " when %s was made; a run cannot go on with another seed",
+                   seed, dir);
+      return FALSE;
+    }
+  read_showpieces (run, object);
+  run->position = position;
+  return TRUE;
+}
+
+gboolean
+plumb_run_load_checkpoint (PlumbRun *run, gint64 step, GError **error)
+{
+  g_autofree char *path = plumb_run_checkpoint_path (run->dir, step);
+  return read_position (run, path, error) && ask_folder (run, PLUMB_MESSAGE_LOAD, path, error);
+}

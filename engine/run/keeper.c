@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* What keeps a run truthful while it works: heartbeat, phases, signals. */
+
+#define G_LOG_DOMAIN "plumbline"
+
+#include "config.h"
+
+#include <signal.h>
+#include <stdlib.h>
+
+#include "engine/run/run-private.h"
+
+#define STATE_INTERVAL (2 * G_USEC_PER_SEC)
+#define PHASES_KEPT 64
+#define SILENCE_SECONDS 60.0
+
+static volatile sig_atomic_t signals;
+
+static void
+count_signal (int number)
+{
+  signals++;
+}
+
+void
+plumb_run_install_signals (void)
+{
+  struct sigaction action = { .sa_handler = count_signal };
+  sigemptyset (&action.sa_mask);
+  sigaction (SIGINT, &action, NULL);
+  sigaction (SIGTERM, &action, NULL);
+  signal (SIGPIPE, SIG_IGN);
+}
+
+int
+plumb_run_signals (void)
+{
+  return signals;
+}
+
+gboolean
+plumb_run_should_stop (PlumbRun *run)
+{
+  return signals > 0 || plumb_run_stop_requested (run->dir);
+}
+
+static int
+compare_doubles (gconstpointer a, gconstpointer b)
+{
+  double left = *(const double *) a, right = *(const double *) b;
+  return (left > right) - (left < right);
+}
+
+static double
+median_phase (PlumbRun *run)
+{
+  guint n = run->phase_seconds->len;
+  if (n == 0)
+    return 0;
+  g_autofree double *sorted = g_memdup2 (run->phase_seconds->data, n * sizeof (double));
+  qsort (sorted, n, sizeof (double), compare_doubles);
+  return sorted[n / 2];
+}
+
+void
+plumb_run_begin_phase (PlumbRun *run, const char *name)
+{
+  plumb_run_end_phase (run);
+  run->phase = g_strdup (name);
+  run->phase_start = plumb_telemetry_now (run->telemetry);
+  g_free (run->status->phase);
+  run->status->phase = g_strdup (name);
+  run->status->progressed = run->phase_start;
+  plumb_run_tick (run, 0, 0);
+}
+
+void
+plumb_run_end_phase (PlumbRun *run)
+{
+  if (!run->phase)
+    return;
+  double end = plumb_telemetry_now (run->telemetry), seconds = end - run->phase_start;
+  plumb_telemetry_phase (run->telemetry, "worker 1", run->phase, run->position.step, run->phase_start, end);
+  if (run->phase_seconds->len >= PHASES_KEPT)
+    g_array_remove_index (run->phase_seconds, 0);
+  g_array_append_val (run->phase_seconds, seconds);
+  g_clear_pointer (&run->phase, g_free);
+}
+
+gboolean
+plumb_run_write_state (PlumbRun *run, GError **error)
+{
+  PlumbRunStatus *status = run->status;
+  status->step = run->position.step;
+  status->updated = plumb_telemetry_now (run->telemetry);
+  status->median_phase = median_phase (run);
+  run->last_state = g_get_monotonic_time ();
+  return plumb_run_status_write (run->dir, status, error);
+}
+
+gboolean
+plumb_run_tick (PlumbRun *run, gint64 done, gint64 of)
+{
+  g_autoptr (GError) error = NULL;
+  if (done != run->last_done)
+    run->status->progressed = plumb_telemetry_now (run->telemetry);
+  run->last_done = done;
+  if (g_get_monotonic_time () - run->last_state >= STATE_INTERVAL && !plumb_run_write_state (run, &error))
+    g_warning ("%s", error->message);
+  double silence = run->crew ? plumb_crew_silence (run->crew) : 0;
+  if (silence > SILENCE_SECONDS && !run->silence_told)
+    {
+      run->silence_told = TRUE;
+      plumb_telemetry_event (run->telemetry, PLUMB_EVENT_WARNING, "silent-worker", run->position.step,
+                             "worker 1 has said nothing for %.0f s in phase %s", silence,
+                             run->phase ? run->phase : "none");
+    }
+  return signals < 2;
+}

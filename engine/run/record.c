@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* What a step writes into the telemetry. */
+
+#define G_LOG_DOMAIN "plumbline"
+
+#include "config.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "engine/run/run-private.h"
+
+void
+plumb_run_point (PlumbRun *run, const char *metric, double value)
+{
+  plumb_telemetry_point (run->telemetry, metric, run->position.step, value);
+}
+
+static int
+compare_integers (gconstpointer a, gconstpointer b)
+{
+  return *(const int *) a - *(const int *) b;
+}
+
+static void
+record_lengths (PlumbRun *run, const PlumbBatch *batch)
+{
+  const struct plumb_experience *e = batch->experience;
+  int n = e->sequences, cut = 0, longest = 0;
+  double sum = 0, prompts = 0;
+  g_autofree int *lengths = g_new (int, n);
+  for (int s = 0; s < n; s++)
+    {
+      int prompt = batch->prompt_lengths[s / batch->samples];
+      lengths[s] = e->offsets[s + 1] - e->offsets[s] - prompt;
+      longest = MAX (longest, lengths[s]);
+      sum += lengths[s];
+      prompts += prompt;
+      cut += e->truncated[s];
+    }
+  qsort (lengths, n, sizeof *lengths, compare_integers);
+  plumb_run_point (run, "length/response_mean", sum / n);
+  plumb_run_point (run, "length/response_max", longest);
+  plumb_run_point (run, "length/response_p95", lengths[(int) (0.95 * (n - 1))]);
+  plumb_run_point (run, "length/truncated", (double) cut / n);
+  plumb_run_point (run, "length/eos", 1 - (double) cut / n);
+  plumb_run_point (run, "length/prompt_mean", prompts / n);
+}
+
+static void
+record_rewards (PlumbRun *run, const PlumbBatch *batch)
+{
+  const struct plumb_experience *e = batch->experience;
+  double sum = 0, squares = 0, least = INFINITY, most = -INFINITY;
+  int scored = 0;
+  for (int s = 0; s < e->sequences; s++)
+    {
+      if (!e->scored[s])
+        continue;
+      sum += e->reward[s];
+      squares += e->reward[s] * e->reward[s];
+      least = MIN (least, e->reward[s]);
+      most = MAX (most, e->reward[s]);
+      scored++;
+    }
+  plumb_run_point (run, "reward/failed", 1 - (double) scored / e->sequences);
+  if (scored == 0)
+    return;
+  double mean = sum / scored;
+  plumb_run_point (run, "reward/mean", mean);
+  plumb_run_point (run, "reward/std", sqrt (MAX (0, squares / scored - mean * mean)));
+  plumb_run_point (run, "reward/min", least);
+  plumb_run_point (run, "reward/max", most);
+}
+
+/* Rollout against trainer on the same tokens: 0 on the CPU. */
+static void
+record_gap (PlumbRun *run, const struct plumb_experience *e)
+{
+  double gap, worst = 0, sum = 0, entropy = 0, kl = 0;
+  gint64 n = 0;
+  for (int t = 0; t < e->tokens; t++)
+    {
+      if (!e->mask[t])
+        continue;
+      gap = fabs ((double) e->rollout_logp[t] - e->old_logp[t]);
+      worst = MAX (worst, gap);
+      sum += gap;
+      kl += (double) e->rollout_logp[t] - e->old_logp[t];
+      entropy += e->entropy[t];
+      n++;
+    }
+  if (n == 0)
+    return;
+  plumb_run_point (run, "policy/logprob_gap_max", worst);
+  plumb_run_point (run, "policy/logprob_gap_mean", sum / n);
+  plumb_run_point (run, "kl/rollout_trainer", kl / n);
+  plumb_run_point (run, "policy/entropy", entropy / n);
+}
+
+static void
+record_reference (PlumbRun *run, const struct plumb_experience *e)
+{
+  double coefficient = plumb_spec_get_real (run->spec, "algorithm.kl.coefficient"), sum = 0;
+  enum plumb_kl_estimator estimator = plumb_spec_get_choice (run->spec, "algorithm.kl.estimator");
+  gint64 n = 0;
+  plumb_run_point (run, "kl/coefficient", coefficient);
+  if (coefficient == 0)
+    return; /* not measured */
+  for (int t = 0; t < e->tokens; t++)
+    if (e->mask[t])
+      {
+        sum += plumb_kl (estimator, (double) e->old_logp[t] - e->reference_logp[t], NULL);
+        n++;
+      }
+  if (n > 0)
+    plumb_run_point (run, "kl/reference", sum / n);
+}
+
+void
+plumb_run_record_batch (PlumbRun *run, const PlumbBatch *batch, const struct plumb_group_statistics *groups)
+{
+  record_rewards (run, batch);
+  record_lengths (run, batch);
+  record_gap (run, batch->experience);
+  record_reference (run, batch->experience);
+  plumb_run_point (run, "reward/return", groups->mean_return);
+  plumb_run_point (run, "reward/group_std", groups->mean_std);
+  plumb_run_point (run, "reward/flat_groups", groups->groups ? (double) groups->flat / groups->groups : 1);
+  plumb_run_point (run, "rollout/running", batch->running);
+  plumb_run_point (run, "rollout/kv_used", batch->kv_used);
+  plumb_run_point (run, "rollout/prefix_hits",
+                   (double) batch->shared / MAX (1, batch->shared + batch->prefill));
+  plumb_run_point (run, "throughput/rollout", batch->generated / MAX (1e-9, batch->seconds));
+}
+
+static void
+record_parts (PlumbRun *run, const PlumbBatch *batch)
+{
+  gsize n_parts = 0;
+  const char *const *names = plumb_reward_part_names (run->reward, &n_parts);
+  for (gsize p = 0; p < n_parts; p++)
+    {
+      double sum = 0;
+      int n = 0;
+      for (int s = 0; s < batch->experience->sequences; s++)
+        if (isfinite (batch->scores[s].parts[p]))
+          {
+            sum += batch->scores[s].parts[p];
+            n++;
+          }
+      g_autofree char *metric = g_strconcat ("reward/part/", names[p], NULL);
+      if (n > 0)
+        plumb_run_point (run, metric, sum / n);
+    }
+}
+
+static GBytes *
+float_blob (const float *values, gsize n)
+{
+  return g_bytes_new (values, n * sizeof *values);
+}
+
+static void
+add_token_detail (PlumbRun *run, const PlumbBatch *batch, int s, PlumbSample *sample)
+{
+  const struct plumb_experience *e = batch->experience;
+  int first = e->offsets[s] + batch->prompt_lengths[s / batch->samples];
+  gsize n = (gsize) (e->offsets[s + 1] - first);
+  g_autofree float *kl = g_new (float, n + 1), *advantages = g_new (float, n + 1);
+  for (gsize i = 0; i < n; i++)
+    {
+      kl[i] = e->old_logp[first + i] - e->reference_logp[first + i];
+      advantages[i] = (float) e->advantage[first + i];
+    }
+  sample->logprobs = float_blob (e->rollout_logp + first, n);
+  sample->advantages = float_blob (advantages, n);
+  if (plumb_spec_get_real (run->spec, "algorithm.kl.coefficient") > 0)
+    sample->kl = float_blob (kl, n);
+}
+
+static PlumbSample *
+make_sample (PlumbRun *run, const PlumbBatch *batch, int s, gboolean evaluation, const char *set)
+{
+  const struct plumb_experience *e = batch->experience;
+  int prompt = s / batch->samples, length = batch->prompt_lengths[prompt];
+  PlumbSample *sample = plumb_sample_new ();
+  PlumbDataSet *data = evaluation ? run->eval : run->train;
+  gsize n_parts = 0;
+  const char *const *names = plumb_reward_part_names (run->reward, &n_parts);
+  sample->step = run->position.step;
+  sample->attempt = plumb_telemetry_attempt (run->telemetry);
+  sample->prompt = batch->ordinals[prompt];
+  sample->sample = s % batch->samples;
+  sample->eval = evaluation;
+  sample->set = g_strdup (set);
+  sample->prompt_text = g_strdup (plumb_data_set_prompt (data, batch->rows[prompt]));
+  sample->answer = g_strdup (plumb_data_set_answer (data, batch->rows[prompt]));
+  sample->response_text = g_strdup (batch->responses[s]);
+  sample->reward = e->reward[s];
+  sample->failed = !e->scored[s];
+  sample->reason = g_strdup (batch->scores[s].reason);
+  sample->n_parts = n_parts;
+  sample->part_names = g_new0 (char *, n_parts + 1);
+  sample->part_values = g_memdup2 (batch->scores[s].parts, n_parts * sizeof (double));
+  for (gsize p = 0; p < n_parts; p++)
+    sample->part_names[p] = g_strdup (names[p]);
+  sample->advantage = evaluation || !e->scored[s] ? NAN : e->advantage[e->offsets[s + 1] - 1];
+  sample->finish = g_strdup (batch->finish[s] == PLUMB_FINISH_STOP ? "stop" : "length");
+  sample->policy_version = e->version[e->offsets[s + 1] - 1];
+  sample->prompt_ids = g_bytes_new (e->ids + e->offsets[s], length * sizeof (gint32));
+  sample->response_ids = g_bytes_new (e->ids + e->offsets[s] + length,
+                                      (gsize) (e->offsets[s + 1] - e->offsets[s] - length) * sizeof (gint32));
+  if (!evaluation && plumb_spec_get_boolean (run->spec, "telemetry.token_detail"))
+    add_token_detail (run, batch, s, sample);
+  return sample;
+}
+
+void
+plumb_run_record_samples (PlumbRun *run, const PlumbBatch *batch, gboolean evaluation, const char *set)
+{
+  gint64 most = plumb_spec_get_integer (run->spec, "telemetry.samples_per_step");
+  int n = batch->experience->sequences;
+  if (most >= 0)
+    n = (int) MIN ((gint64) n, (most + batch->samples - 1) / batch->samples * batch->samples);
+  for (int s = 0; s < n; s++)
+    plumb_telemetry_sample (run->telemetry, make_sample (run, batch, s, evaluation, set));
+  if (!evaluation)
+    record_parts (run, batch);
+}
+
+void
+plumb_run_record_updates (PlumbRun *run, const PlumbUpdateSums *sums, const char *loss)
+{
+  const struct plumb_policy_statistics *s = &sums->statistics;
+  double tokens = MAX (1, s->tokens), updates = MAX (1, sums->updates);
+  plumb_run_point (run, loss, s->loss / updates);
+  plumb_run_point (run, "policy/grad_norm", sums->gradient_norm / updates);
+  plumb_run_point (run, "policy/learning_rate", sums->learning_rate);
+  if (g_str_equal (loss, "loss/sft"))
+    {
+      plumb_run_point (run, "policy/entropy", s->entropy / tokens);
+      return;
+    }
+  plumb_run_point (run, "loss/policy", s->policy / updates);
+  plumb_run_point (run, "loss/kl", s->kl_loss / updates);
+  plumb_run_point (run, "loss/entropy", s->entropy_loss / updates);
+  plumb_run_point (run, "policy/clip_low", s->clipped_low / tokens);
+  plumb_run_point (run, "policy/clip_high", s->clipped_high / tokens);
+  plumb_run_point (run, "policy/ratio_mean", s->ratio / tokens);
+  plumb_run_point (run, "policy/ratio_max", s->ratio_max);
+  plumb_run_point (run, "policy/ess", s->ratio_squared > 0 ? s->ratio * s->ratio / (tokens * s->ratio_squared) : 1);
+  plumb_run_point (run, "kl/update", s->kl_update / tokens);
+}
+
+void
+plumb_run_record_step (PlumbRun *run, double seconds, gint64 tokens)
+{
+  struct rusage usage;
+  run->position.tokens += tokens;
+  plumb_run_point (run, "time/step", seconds);
+  plumb_run_point (run, "throughput/total", tokens / MAX (1e-9, seconds));
+  plumb_run_point (run, "progress/step", run->position.step);
+  plumb_run_point (run, "progress/updates", run->position.updates);
+  plumb_run_point (run, "progress/tokens", run->position.tokens);
+  plumb_run_point (run, "progress/samples", run->position.samples);
+  if (getrusage (RUSAGE_SELF, &usage) == 0)
+    plumb_run_point (run, "memory/host", usage.ru_maxrss * 1024.0);
+  plumb_run_point (run, "memory/device_planned", run->memory_planned);
+  run->status->tokens_per_second = tokens / MAX (1e-9, seconds);
+}

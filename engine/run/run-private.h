@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "engine/algo/advantage.h"
+#include "engine/algo/loss.h"
+#include "engine/algo/schedule.h"
+#include "engine/core/run-dir.h"
+#include "engine/core/spec.h"
+#include "engine/core/telemetry.h"
+#include "engine/reward/reward.h"
+#include "engine/run/crew.h"
+#include "engine/run/progress.h"
+#include "engine/run/settings.h"
+#include "engine/text/dataset.h"
+#include "engine/text/tokenizer.h"
+
+G_BEGIN_DECLS
+
+/* Supervised steps come first where a spec asks for a warm-up; an offline run has only them. */
+typedef enum
+{
+  PLUMB_STAGE_SUPERVISED, /* [warmup], or the whole of an sft run */
+  PLUMB_STAGE_ONLINE,
+} PlumbStage;
+
+/* Where a run stands: all that a checkpoint must bring back beside the worker's part. */
+typedef struct
+{
+  gint64 step;        /* steps done, over all stages */
+  gint64 stage_step;  /* of these in the present stage */
+  gint64 updates;     /* optimizer updates of the present stage */
+  gint64 ordinal;     /* prompts generated so far: numbers the next one */
+  gint64 tokens, samples;
+  PlumbStage stage;
+  PlumbDataCursor cursor; /* of the present stage's data */
+  double pass1;       /* last measured accuracy; < 0: none */
+} PlumbPosition;
+
+/* A prompt whose answers are shown before and after. */
+typedef struct
+{
+  char *prompt, *answer, *before, *after;
+} PlumbShowpiece;
+
+typedef struct _PlumbRun PlumbRun;
+
+struct _PlumbRun
+{
+  PlumbSpec *spec;
+  char *dir;
+  PlumbAlgorithm algorithm;
+  int lock;
+  PlumbRunStatus *status;
+  PlumbTelemetry *telemetry;
+  PlumbProgress *progress;
+  PlumbCrew *crew;
+  PlumbTokenizer *tokenizer;
+  PlumbReward *reward;                      /* NULL: offline */
+  PlumbDataSet *train, *eval, *warmup;      /* NULL: none */
+  PlumbPosition position;
+  gint64 steps[2];                          /* of each stage; supervised: at most */
+  char *start_model;                        /* folder that the policy starts from */
+  GArray *stop_ids;                         /* gint32 */
+  guint64 memory_planned;
+  gint64 bad_steps;                         /* updates in a row without a finite gradient */
+  GPtrArray *showpieces;                    /* of PlumbShowpiece */
+  /* keeper */
+  gint64 last_state;                        /* monotonic, microseconds */
+  char *phase;
+  double phase_start;
+  GArray *phase_seconds;                    /* of double, latest phases */
+  gint64 last_done;                         /* samples that the worker had ready at the last tick */
+  gboolean silence_told;
+  double step_seconds;                      /* of the last step */
+};
+
+/* keeper.c: heartbeat, phases and signals. */
+void plumb_run_install_signals (void);
+int plumb_run_signals (void); /* SIGINT or SIGTERM received so far */
+gboolean plumb_run_should_stop (PlumbRun *run);
+void plumb_run_begin_phase (PlumbRun *run, const char *name);
+void plumb_run_end_phase (PlumbRun *run);
+/* Writes state.json when it is due; called at every tick. FALSE after a second signal. */
+gboolean plumb_run_tick (PlumbRun *run, gint64 done, gint64 of);
+gboolean plumb_run_write_state (PlumbRun *run, GError **error);
+
+/* prepare.c: everything that is opened before the first step. */
+gboolean plumb_run_prepare (PlumbRun *run, gboolean resume, GError **error);
+
+/* generate.c: prompts in, scored experience out. */
+typedef struct
+{
+  struct plumb_experience *experience; /* sequences in the order of prompts and samples */
+  int prompts, samples;
+  gint64 *rows;      /* (prompts) rows of the data set */
+  gint64 *ordinals;  /* (prompts) */
+  int *prompt_lengths; /* (prompts) */
+  char **responses;  /* (sequences) text */
+  gint32 *finish;    /* (sequences) PlumbFinish */
+  PlumbScore *scores; /* (sequences) */
+  gint64 generated, prefill, shared; /* tokens */
+  double kv_used, running;
+  double seconds;
+} PlumbBatch;
+
+void plumb_batch_free (PlumbBatch *batch);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (PlumbBatch, plumb_batch_free)
+
+typedef struct
+{
+  PlumbDataSet *set;
+  const gint64 *rows;
+  int prompts, samples;
+  gint64 first_ordinal;
+  double temperature;
+  PlumbRandomPurpose purpose;
+} PlumbAsk;
+
+/* Generates and scores; the batch's rewards, masks and log-probs of the sampler are filled. */
+PlumbBatch *plumb_run_generate (PlumbRun *run, const PlumbAsk *ask, GError **error);
+
+/* online.c and supervised.c: one step. */
+gboolean plumb_run_online_step (PlumbRun *run, GError **error);
+gboolean plumb_run_supervised_step (PlumbRun *run, GError **error);
+/* Sends one optimizer update; adds to the sums. */
+typedef struct
+{
+  struct plumb_policy_statistics statistics;
+  double gradient_norm, learning_rate;
+  int updates;
+} PlumbUpdateSums;
+
+gboolean plumb_run_update (PlumbRun *run, const struct plumb_experience *experience, const int *sequences,
+                           int n, const PlumbLossSpec *loss, const struct plumb_schedule *schedule,
+                           PlumbUpdateSums *sums, GError **error);
+
+/* evaluate.c */
+gboolean plumb_run_evaluate (PlumbRun *run, PlumbDataSet *set, const char *name, int prompts, int samples,
+                             double temperature, double *pass1, GError **error);
+/* Answers to a few fixed prompts: before the training, then after it; told at the end. */
+gboolean plumb_run_show (PlumbRun *run, gboolean after, GError **error);
+
+/* checkpoint.c */
+gboolean plumb_run_save_checkpoint (PlumbRun *run, GError **error);
+gboolean plumb_run_load_checkpoint (PlumbRun *run, gint64 step, GError **error);
+char *plumb_run_checkpoint_path (const char *dir, gint64 step);
+
+/* record.c */
+void plumb_run_record_batch (PlumbRun *run, const PlumbBatch *batch,
+                             const struct plumb_group_statistics *groups);
+void plumb_run_record_samples (PlumbRun *run, const PlumbBatch *batch, gboolean evaluation, const char *set);
+void plumb_run_record_updates (PlumbRun *run, const PlumbUpdateSums *sums, const char *loss);
+void plumb_run_record_step (PlumbRun *run, double seconds, gint64 tokens);
+void plumb_run_point (PlumbRun *run, const char *metric, double value);
+
+G_END_DECLS
