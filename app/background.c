@@ -65,7 +65,7 @@ samples_thread (GTask *task, gpointer source, gpointer data, GCancellable *cance
         {
           found->step = choose_step (found->steps, query->step);
           found->samples = plumb_samples_read (query->path, found->step, found->step, MAX_SAMPLES,
-                                               FALSE, &error);
+                                               TRUE, &error);
         }
     }
   if (error != NULL)

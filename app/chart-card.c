@@ -15,7 +15,7 @@
 
 struct _PlumbChartCard
 {
-  GtkWidget parent_instance;
+  GtkBox parent_instance;
 
   GtkLabel *title;
   GtkLabel *value;
@@ -33,7 +33,7 @@ struct _PlumbChartCard
   GPtrArray *metrics; /* names of what is drawn now, the main one first */
 };
 
-G_DEFINE_FINAL_TYPE (PlumbChartCard, plumb_chart_card, GTK_TYPE_WIDGET)
+G_DEFINE_FINAL_TYPE (PlumbChartCard, plumb_chart_card, GTK_TYPE_BOX)
 
 static const char *
 metric_unit (const char *name)

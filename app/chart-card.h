@@ -11,7 +11,7 @@ G_BEGIN_DECLS
 /* A chart with its title, its newest value and its menu. Actions: chart.log, chart.band,
  * chart.table, chart.save, chart.fit. */
 #define PLUMB_TYPE_CHART_CARD (plumb_chart_card_get_type ())
-G_DECLARE_FINAL_TYPE (PlumbChartCard, plumb_chart_card, PLUMB, CHART_CARD, GtkWidget)
+G_DECLARE_FINAL_TYPE (PlumbChartCard, plumb_chart_card, PLUMB, CHART_CARD, GtkBox)
 
 /* A chart of the default list. */
 GtkWidget *plumb_chart_card_new (PlumbRun *run, PlumbChartView *view, const PlumbChart *chart);

@@ -24,7 +24,7 @@ typedef struct
 
 struct _PlumbChartsPage
 {
-  GtkWidget parent_instance;
+  GtkBox parent_instance;
 
   GtkSearchEntry *filter;
   GtkDropDown *x_axis;
@@ -40,7 +40,7 @@ struct _PlumbChartsPage
   GHashTable *cards; /* metric -> PlumbChartCard, owned by its flow box */
 };
 
-G_DEFINE_FINAL_TYPE (PlumbChartsPage, plumb_charts_page, GTK_TYPE_WIDGET)
+G_DEFINE_FINAL_TYPE (PlumbChartsPage, plumb_charts_page, GTK_TYPE_BOX)
 
 static void
 group_free (gpointer data)
@@ -92,6 +92,7 @@ add_group (PlumbChartsPage *self, const char *prefix)
   gtk_flow_box_set_row_spacing (group->charts, 12);
   gtk_flow_box_set_column_spacing (group->charts, 12);
   gtk_flow_box_set_max_children_per_line (group->charts, 4);
+  gtk_widget_set_margin_top (GTK_WIDGET (group->charts), 6);
   gtk_box_insert_child_after (self->groups_box, group->expander,
                               place > 0 ? ((Group *) self->groups->pdata[place - 1])->expander : NULL);
   g_ptr_array_insert (self->groups, place, group);

@@ -11,7 +11,7 @@
 
 struct _PlumbDetailsPage
 {
-  GtkWidget parent_instance;
+  GtkBox parent_instance;
 
   GtkStack *stack;
   GtkSearchEntry *search;
@@ -26,7 +26,7 @@ struct _PlumbDetailsPage
   PlumbSpec *shown_spec; /* compared, never followed */
 };
 
-G_DEFINE_FINAL_TYPE (PlumbDetailsPage, plumb_details_page, GTK_TYPE_WIDGET)
+G_DEFINE_FINAL_TYPE (PlumbDetailsPage, plumb_details_page, GTK_TYPE_BOX)
 
 static const char *
 level_icon (PlumbEventLevel level)

@@ -9,7 +9,7 @@ G_BEGIN_DECLS
 
 /* Log, events and settings of a run. */
 #define PLUMB_TYPE_DETAILS_PAGE (plumb_details_page_get_type ())
-G_DECLARE_FINAL_TYPE (PlumbDetailsPage, plumb_details_page, PLUMB, DETAILS_PAGE, GtkWidget)
+G_DECLARE_FINAL_TYPE (PlumbDetailsPage, plumb_details_page, PLUMB, DETAILS_PAGE, GtkBox)
 
 void plumb_details_page_set_run (PlumbDetailsPage *self, PlumbRun *run);
 void plumb_details_page_find (PlumbDetailsPage *self);

@@ -25,6 +25,9 @@ struct _PlumbLogView
   char *text;
   char *filter;
   gboolean loading;
+  gboolean follow;
+  double upper; /* of the scrolled text when it was last laid out */
+  guint scroll;
 };
 
 enum
@@ -49,13 +52,34 @@ line_matches (PlumbLogView *self, const char *line)
 }
 
 static gboolean
-is_at_end (PlumbLogView *self)
+scroll_to_end_cb (gpointer user_data)
 {
+  PlumbLogView *self = user_data;
   GtkAdjustment *adjustment
       = gtk_scrolled_window_get_vadjustment (GTK_SCROLLED_WINDOW (self->scrolled));
 
-  return gtk_adjustment_get_value (adjustment) + gtk_adjustment_get_page_size (adjustment)
-         >= gtk_adjustment_get_upper (adjustment) - 24;
+  self->scroll = 0;
+  gtk_adjustment_set_value (adjustment, gtk_adjustment_get_upper (adjustment));
+  return G_SOURCE_REMOVE;
+}
+
+/* While the end shows, it goes on showing. The text is laid out piece by piece after it came, and
+ * the view keeps its place meanwhile: only then is it time to scroll. */
+static void
+adjustment_changed_cb (PlumbLogView *self, GtkAdjustment *adjustment)
+{
+  self->upper = gtk_adjustment_get_upper (adjustment);
+  if (self->follow && self->scroll == 0)
+    self->scroll = g_idle_add_full (G_PRIORITY_LOW, scroll_to_end_cb, self, NULL);
+}
+
+/* A move while nothing was laid out is the user's. */
+static void
+adjustment_moved_cb (PlumbLogView *self, GtkAdjustment *adjustment)
+{
+  if (self->scroll == 0 && self->upper == gtk_adjustment_get_upper (adjustment))
+    self->follow = gtk_adjustment_get_value (adjustment) + gtk_adjustment_get_page_size (adjustment)
+                   >= self->upper - 24;
 }
 
 static void
@@ -64,8 +88,6 @@ show_text (PlumbLogView *self)
   GtkTextBuffer *buffer = gtk_text_view_get_buffer (self->text_view);
   g_auto (GStrv) lines = g_strsplit (self->text != NULL ? self->text : "", "\n", -1);
   g_autoptr (GString) shown = g_string_new (NULL);
-  gboolean follow = is_at_end (self);
-  GtkTextIter end;
 
   for (gsize i = 0; lines[i] != NULL; i++)
     if ((lines[i][0] != '\0' || lines[i + 1] != NULL) && line_matches (self, lines[i]))
@@ -73,11 +95,6 @@ show_text (PlumbLogView *self)
   if (shown->len == 0)
     g_string_append (shown, self->filter != NULL ? _ ("No line matches") : _ ("The log is empty"));
   gtk_text_buffer_set_text (buffer, shown->str, shown->len);
-  if (!follow)
-    return;
-  gtk_text_buffer_get_end_iter (buffer, &end);
-  gtk_text_buffer_place_cursor (buffer, &end);
-  gtk_text_view_scroll_to_mark (self->text_view, gtk_text_buffer_get_insert (buffer), 0, FALSE, 0, 1);
 }
 
 static void
@@ -157,6 +174,7 @@ plumb_log_view_dispose (GObject *object)
 
   g_cancellable_cancel (self->cancellable);
   g_clear_handle_id (&self->timeout, g_source_remove);
+  g_clear_handle_id (&self->scroll, g_source_remove);
   g_clear_object (&self->run);
   g_clear_pointer (&self->scrolled, gtk_widget_unparent);
   G_OBJECT_CLASS (plumb_log_view_parent_class)->dispose (object);
@@ -194,7 +212,9 @@ static void
 plumb_log_view_init (PlumbLogView *self)
 {
   GtkWidget *text_view = gtk_text_view_new ();
+  GtkAdjustment *adjustment;
 
+  self->follow = TRUE;
   self->limit = DEFAULT_LIMIT;
   self->size = -1;
   self->cancellable = g_cancellable_new ();
@@ -212,6 +232,11 @@ plumb_log_view_init (PlumbLogView *self)
                                   _ ("Log of the run"), -1);
   self->scrolled = gtk_scrolled_window_new ();
   gtk_scrolled_window_set_child (GTK_SCROLLED_WINDOW (self->scrolled), text_view);
+  adjustment = gtk_scrolled_window_get_vadjustment (GTK_SCROLLED_WINDOW (self->scrolled));
+  g_signal_connect_object (adjustment, "changed", G_CALLBACK (adjustment_changed_cb), self,
+                           G_CONNECT_SWAPPED);
+  g_signal_connect_object (adjustment, "value-changed", G_CALLBACK (adjustment_moved_cb), self,
+                           G_CONNECT_SWAPPED);
   gtk_widget_set_vexpand (self->scrolled, TRUE);
   gtk_widget_set_parent (self->scrolled, GTK_WIDGET (self));
 }
@@ -228,6 +253,7 @@ plumb_log_view_set_run (PlumbLogView *self, PlumbRun *run)
   self->cancellable = g_cancellable_new ();
   self->loading = FALSE;
   self->size = -1;
+  self->follow = TRUE;
   g_clear_pointer (&self->text, g_free);
   load (self);
 }
@@ -255,6 +281,7 @@ plumb_log_view_jump_to_error (PlumbLogView *self)
   if (!gtk_text_iter_forward_search (&start, "error", GTK_TEXT_SEARCH_CASE_INSENSITIVE, &found, NULL,
                                      NULL))
     return FALSE;
+  self->follow = FALSE;
   gtk_text_iter_set_line_offset (&found, 0);
   gtk_text_buffer_place_cursor (buffer, &found);
   gtk_text_view_scroll_to_iter (self->text_view, &found, 0, TRUE, 0, 0.2);

@@ -19,7 +19,7 @@
 
 struct _PlumbNewRunPage
 {
-  GtkWidget parent_instance;
+  GtkBox parent_instance;
 
   AdwHeaderBar *header;
   GtkWidget *back;
@@ -58,7 +58,7 @@ enum
 };
 static guint signals[N_SIGNALS];
 
-G_DEFINE_FINAL_TYPE (PlumbNewRunPage, plumb_new_run_page, GTK_TYPE_WIDGET)
+G_DEFINE_FINAL_TYPE (PlumbNewRunPage, plumb_new_run_page, GTK_TYPE_BOX)
 
 /* Where Start writes the spec: by the run's name, so that the command can be used in a terminal. */
 static char *
@@ -419,6 +419,36 @@ fill_presets (PlumbNewRunPage *self, guint selected)
   self->filling = FALSE;
 }
 
+/* Titles of presets are longer than a narrow window is wide. */
+static void
+setup_preset_cb (GtkSignalListItemFactory *factory, GtkListItem *item)
+{
+  GtkWidget *label = gtk_label_new (NULL);
+
+  gtk_label_set_xalign (GTK_LABEL (label), 0);
+  gtk_label_set_ellipsize (GTK_LABEL (label), PANGO_ELLIPSIZE_END);
+  gtk_list_item_set_child (item, label);
+}
+
+static void
+bind_preset_cb (GtkSignalListItemFactory *factory, GtkListItem *item)
+{
+  const char *title = gtk_string_object_get_string (gtk_list_item_get_item (item));
+
+  gtk_label_set_text (GTK_LABEL (gtk_list_item_get_child (item)), title);
+  gtk_widget_set_tooltip_text (gtk_list_item_get_child (item), title);
+}
+
+static void
+set_preset_factory (PlumbNewRunPage *self)
+{
+  g_autoptr (GtkListItemFactory) factory = gtk_signal_list_item_factory_new ();
+
+  g_signal_connect (factory, "setup", G_CALLBACK (setup_preset_cb), NULL);
+  g_signal_connect (factory, "bind", G_CALLBACK (bind_preset_cb), NULL);
+  gtk_drop_down_set_factory (self->presets_box, factory);
+}
+
 static void
 set_description (PlumbNewRunPage *self, const char *text)
 {
@@ -607,6 +637,7 @@ plumb_new_run_page_init (PlumbNewRunPage *self)
 {
   gtk_widget_init_template (GTK_WIDGET (self));
   self->presets = plumb_presets_list ();
+  set_preset_factory (self);
   g_signal_connect_object (self->form, "changed", G_CALLBACK (form_changed_cb), self, G_CONNECT_SWAPPED);
   if (self->presets->len > 0)
     plumb_new_run_page_load_preset (self, ((PlumbPreset *) self->presets->pdata[0])->name);

@@ -10,7 +10,7 @@ G_BEGIN_DECLS
 /* The page for a new run: a preset or a spec to start from, its settings, what is wrong with them,
  * and the command that Start runs. "started" is emitted with the path of the new run. */
 #define PLUMB_TYPE_NEW_RUN_PAGE (plumb_new_run_page_get_type ())
-G_DECLARE_FINAL_TYPE (PlumbNewRunPage, plumb_new_run_page, PLUMB, NEW_RUN_PAGE, GtkWidget)
+G_DECLARE_FINAL_TYPE (PlumbNewRunPage, plumb_new_run_page, PLUMB, NEW_RUN_PAGE, GtkBox)
 
 /* Starts from a preset. FALSE: there is no such preset. */
 gboolean plumb_new_run_page_load_preset (PlumbNewRunPage *self, const char *name);

@@ -370,7 +370,7 @@ plumb_plot_area_measure (GtkWidget *widget,
                          int *natural_baseline)
 {
   *minimum = orientation == GTK_ORIENTATION_HORIZONTAL ? 200 : 140;
-  *natural = orientation == GTK_ORIENTATION_HORIZONTAL ? 300 : 180;
+  *natural = orientation == GTK_ORIENTATION_HORIZONTAL ? 240 : 160;
 }
 
 static void

@@ -392,6 +392,9 @@ plumb_plot_draw (PlumbPlot *self, cairo_t *cr)
 
   g_return_if_fail (self != NULL && cr != NULL);
 
+  /* Axes without points would show a range that nobody measured. */
+  if (!self->has_points)
+    return;
   layout = pango_cairo_create_layout (cr);
   font = pango_font_description_from_string (self->spec->style.font);
   pango_layout_set_font_description (layout, font);

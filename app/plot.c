@@ -214,9 +214,9 @@ lay_out (PlumbPlot *self)
   self->label_height = height;
   bottom = MAX (1, spec->height - height - GAP);
   if (self->y.log)
-    plumb_ticks_log (&self->y_ticks, self->y.min, self->y.max, MAX (2, (int) bottom / 36));
+    plumb_ticks_log (&self->y_ticks, self->y.min, self->y.max, MAX (3, (int) bottom / 28));
   else
-    plumb_ticks_linear (&self->y_ticks, self->y.min, self->y.max, MAX (2, (int) bottom / 36), FALSE);
+    plumb_ticks_linear (&self->y_ticks, self->y.min, self->y.max, MAX (3, (int) bottom / 28), FALSE);
 
   for (guint i = 0; i < self->y_ticks.n; i++)
     {

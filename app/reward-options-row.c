@@ -29,11 +29,12 @@ static char *
 options_text (PlumbSpec *spec)
 {
   g_auto (GStrv) functions = plumb_spec_get_list (spec, "reward.functions");
+  double weight;
   g_autoptr (GString) text = g_string_new (NULL);
 
   for (gsize i = 0; functions[i] != NULL; i++)
     {
-      g_autofree char *name = plumb_spec_split_weight (functions[i], NULL);
+      g_autofree char *name = plumb_spec_split_weight (functions[i], &weight);
       g_auto (GStrv) options = plumb_spec_list_reward_options (spec, name);
 
       for (gsize k = 0; options[k] != NULL; k++)
@@ -47,10 +48,11 @@ static void
 clear_options (PlumbSpec *spec)
 {
   g_auto (GStrv) functions = plumb_spec_get_list (spec, "reward.functions");
+  double weight;
 
   for (gsize i = 0; functions[i] != NULL; i++)
     {
-      g_autofree char *name = plumb_spec_split_weight (functions[i], NULL);
+      g_autofree char *name = plumb_spec_split_weight (functions[i], &weight);
       g_auto (GStrv) options = plumb_spec_list_reward_options (spec, name);
 
       for (gsize k = 0; options[k] != NULL; k++)

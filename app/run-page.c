@@ -16,17 +16,17 @@
 
 struct _PlumbRunPage
 {
-  GtkWidget parent_instance;
+  GtkBox parent_instance;
 
   AdwHeaderBar *header;
   GtkWidget *back;
   AdwViewStack *stack;
-  AdwViewSwitcherTitle *switcher_title;
   GtkLabel *name;
   GtkLabel *chip;
   GtkProgressBar *progress;
   GtkLabel *facts;
   GtkWidget *banner;
+  GtkImage *banner_icon;
   GtkLabel *banner_text;
   GtkWidget *stop;
   GtkWidget *resume;
@@ -49,7 +49,7 @@ enum
 };
 static GParamSpec *properties[N_PROPS];
 
-G_DEFINE_FINAL_TYPE (PlumbRunPage, plumb_run_page, GTK_TYPE_WIDGET)
+G_DEFINE_FINAL_TYPE (PlumbRunPage, plumb_run_page, GTK_TYPE_BOX)
 
 static void
 append_fact (GString *facts, char *fact)
@@ -140,7 +140,10 @@ show_banner (PlumbRunPage *self, const PlumbRunInfo *info)
   gtk_widget_set_visible (self->banner, message != NULL && *message != '\0');
   if (message != NULL)
     gtk_label_set_text (self->banner_text, message);
-  if (bad || trouble != NULL)
+  bad = bad || trouble != NULL;
+  gtk_image_set_from_icon_name (self->banner_icon, bad ? "dialog-error-symbolic"
+                                                       : "dialog-information-symbolic");
+  if (bad)
     gtk_widget_add_css_class (self->banner, "bad");
   else
     gtk_widget_remove_css_class (self->banner, "bad");
@@ -156,7 +159,6 @@ changed_cb (PlumbRunPage *self)
 
   gtk_label_set_text (self->name, plumb_run_get_title (self->run));
   gtk_widget_set_tooltip_text (GTK_WIDGET (self->name), plumb_run_get_path (self->run));
-  adw_view_switcher_title_set_title (self->switcher_title, plumb_run_get_title (self->run));
   gtk_widget_set_visible (GTK_WIDGET (self->chip), info != NULL);
   show_banner (self, info);
   gtk_widget_set_visible (self->stop, alive);
@@ -167,7 +169,7 @@ changed_cb (PlumbRunPage *self)
   show_chip (self, info->state);
   facts = format_facts (self, info);
   gtk_label_set_text (self->facts, facts);
-  gtk_widget_set_visible (GTK_WIDGET (self->progress), status != NULL && status->total_steps > 0);
+  gtk_widget_set_visible (GTK_WIDGET (self->progress), alive && status != NULL && status->total_steps > 0);
   if (status != NULL && status->total_steps > 0)
     gtk_progress_bar_set_fraction (self->progress,
                                    CLAMP ((double) status->step / status->total_steps, 0, 1));
@@ -226,12 +228,12 @@ bind_children (GtkWidgetClass *klass)
   gtk_widget_class_bind_template_child (klass, PlumbRunPage, header);
   gtk_widget_class_bind_template_child (klass, PlumbRunPage, back);
   gtk_widget_class_bind_template_child (klass, PlumbRunPage, stack);
-  gtk_widget_class_bind_template_child (klass, PlumbRunPage, switcher_title);
   gtk_widget_class_bind_template_child (klass, PlumbRunPage, name);
   gtk_widget_class_bind_template_child (klass, PlumbRunPage, chip);
   gtk_widget_class_bind_template_child (klass, PlumbRunPage, progress);
   gtk_widget_class_bind_template_child (klass, PlumbRunPage, facts);
   gtk_widget_class_bind_template_child (klass, PlumbRunPage, banner);
+  gtk_widget_class_bind_template_child (klass, PlumbRunPage, banner_icon);
   gtk_widget_class_bind_template_child (klass, PlumbRunPage, banner_text);
   gtk_widget_class_bind_template_child (klass, PlumbRunPage, stop);
   gtk_widget_class_bind_template_child (klass, PlumbRunPage, resume);

@@ -9,7 +9,7 @@ G_BEGIN_DECLS
 
 /* The page of one run: its state and five views of it. */
 #define PLUMB_TYPE_RUN_PAGE (plumb_run_page_get_type ())
-G_DECLARE_FINAL_TYPE (PlumbRunPage, plumb_run_page, PLUMB, RUN_PAGE, GtkWidget)
+G_DECLARE_FINAL_TYPE (PlumbRunPage, plumb_run_page, PLUMB, RUN_PAGE, GtkBox)
 
 /* Makes this run the visible one; NULL shows none. */
 void plumb_run_page_set_run (PlumbRunPage *self, PlumbRun *run);

@@ -10,7 +10,7 @@
 
 struct _PlumbSampleCard
 {
-  GtkWidget parent_instance;
+  GtkBox parent_instance;
 
   GtkLabel *reward;
   GtkLabel *facts;
@@ -18,7 +18,7 @@ struct _PlumbSampleCard
   GtkLabel *response;
 };
 
-G_DEFINE_FINAL_TYPE (PlumbSampleCard, plumb_sample_card, GTK_TYPE_WIDGET)
+G_DEFINE_FINAL_TYPE (PlumbSampleCard, plumb_sample_card, GTK_TYPE_BOX)
 
 const char *
 plumb_sample_finish_text (const PlumbSample *sample)

@@ -9,7 +9,7 @@ G_BEGIN_DECLS
 
 /* One completion with its reward, its parts, advantage, length and the way it ended. */
 #define PLUMB_TYPE_SAMPLE_CARD (plumb_sample_card_get_type ())
-G_DECLARE_FINAL_TYPE (PlumbSampleCard, plumb_sample_card, PLUMB, SAMPLE_CARD, GtkWidget)
+G_DECLARE_FINAL_TYPE (PlumbSampleCard, plumb_sample_card, PLUMB, SAMPLE_CARD, GtkBox)
 
 /* With `brief`, prompt and completion in a few lines; else the completion alone, whole. Copies what
  * it shows. */

@@ -23,6 +23,7 @@ struct _PlumbTimeline
   GtkAdjustment *adjustment;
   GPtrArray *workers; /* interned names, in order of appearance */
   guint seen;         /* phases that the above was made from */
+  gboolean zoomed;    /* the user chose how much is shown */
 };
 
 G_DEFINE_FINAL_TYPE (PlumbTimeline, plumb_timeline, GTK_TYPE_WIDGET)
@@ -72,7 +73,7 @@ rows_cb (PlumbTimeline *self)
       find_lane (self, phase->worker);
       end = MAX (end, phase->end - origin);
     }
-  if (page <= 0)
+  if (!self->zoomed)
     page = MIN (FIRST_SPAN, end);
   gtk_adjustment_configure (self->adjustment,
                             at_end ? MAX (0, end - page) : gtk_adjustment_get_value (self->adjustment),
@@ -331,6 +332,7 @@ plumb_timeline_set_run (PlumbTimeline *self, PlumbRun *run)
   g_set_object (&self->run, run);
   g_ptr_array_set_size (self->workers, 0);
   self->seen = 0;
+  self->zoomed = FALSE;
   gtk_adjustment_configure (self->adjustment, 0, 0, 0, 0, 0, 0);
   if (run == NULL)
     return;
@@ -357,6 +359,7 @@ plumb_timeline_zoom (PlumbTimeline *self, double factor)
   page = gtk_adjustment_get_page_size (self->adjustment);
   value = gtk_adjustment_get_value (self->adjustment);
   center = value + page >= upper - 0.1 ? upper : value + page / 2;
+  self->zoomed = TRUE;
   page = factor > 0 ? CLAMP (page / factor, MIN (LEAST_SPAN, upper), upper) : upper;
   gtk_adjustment_configure (self->adjustment, CLAMP (center - (center == upper ? page : page / 2), 0, upper - page),
                             0, upper, page / 10, page * 0.9, page);
