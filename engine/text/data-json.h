@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "engine/core/json-scan.h"
+#include "engine/text/data-rows.h"
+
+G_BEGIN_DECLS
+
+/* One line of JSONL as a row. Internal to the data sources. */
+
+typedef struct
+{
+  char *key;     /* the key at fault; NULL: the line */
+  char *message; /* what is wrong */
+  char *remedy;  /* NULL: nothing special */
+} PlumbRowFault;
+
+void plumb_row_fault_clear (PlumbRowFault *fault);
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (PlumbRowFault, plumb_row_fault_clear)
+
+/* Reads the texts of a line. FALSE with `fault`. `offset`: of the line in its file. */
+gboolean plumb_data_json_read (const char *line,
+                               gsize length,
+                               gsize offset,
+                               const PlumbDataKeys *keys,
+                               PlumbDataText *text,
+                               PlumbRowFault *fault);
+
+/* Collects the keys of a line into `seen` (key -> itself); FALSE if it is no sound object. */
+gboolean plumb_data_json_keys (const char *line, gsize length, GHashTable *seen);
+
+/* Fills the keys that are not given from those that rows have. `strict`: the given prompt key must
+ * be among them, else a message (transfer full) says what there is. */
+char *plumb_data_json_choose (PlumbDataKeys *keys, GHashTable *seen);
+
+G_END_DECLS
