@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "engine/reward/reward.h"
+
+G_BEGIN_DECLS
+
+/* One kind of reward function: a row of the table in reward.c. */
+typedef struct
+{
+  const char *name;
+  const char *const *options; /* names that [reward NAME] may hold, NULL-terminated */
+  gboolean needs_answer;
+  /* Checks the options and makes what `score` needs; `*state` may stay NULL. */
+  gboolean (*open) (PlumbSpec *spec, gpointer *state, GError **error);
+  void (*score) (gpointer state, const PlumbRewardInput *input, PlumbRewardScore *score);
+  void (*cancel) (gpointer state); /* NULL: never waits */
+  void (*close) (gpointer state);  /* NULL: nothing to free */
+} PlumbRewardFunction;
+
+extern const PlumbRewardFunction plumb_reward_number;
+extern const PlumbRewardFunction plumb_reward_exact;
+extern const PlumbRewardFunction plumb_reward_regex;
+extern const PlumbRewardFunction plumb_reward_length;
+extern const PlumbRewardFunction plumb_reward_choice;
+extern const PlumbRewardFunction plumb_reward_program;
+
+/* Sets an error for a bad option, with its place. Returns FALSE. */
+gboolean plumb_reward_bad_option (
+    PlumbSpec *spec, const char *name, const char *option, const char *what, GError **error);
+/* A number option, `otherwise` when unset. */
+gboolean plumb_reward_number_option (PlumbSpec *spec,
+                                     const char *name,
+                                     const char *option,
+                                     double least,
+                                     double otherwise,
+                                     double *value,
+                                     GError **error);
+gboolean plumb_reward_boolean_option (PlumbSpec *spec,
+                                      const char *name,
+                                      const char *option,
+                                      gboolean otherwise,
+                                      gboolean *value,
+                                      GError **error);
+
+G_END_DECLS
