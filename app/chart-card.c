@@ -30,6 +30,7 @@ struct _PlumbChartCard
   char *patterns[PLUMB_CHART_MAX_METRICS];
   const char *needs_key;
   gboolean stacked;
+  gboolean loaded; /* the run was, at the last rows */
   GPtrArray *metrics; /* names of what is drawn now, the main one first */
 };
 
@@ -219,7 +220,13 @@ rows_cb (PlumbChartCard *self)
     update_legend (self);
   update_value (self);
   update_empty (self);
-  plumb_plot_area_queue_update (self->area);
+  /* A history that has just come in whole does not wait for its turn. */
+  gtk_widget_set_visible (GTK_WIDGET (self->area), self->metrics->len > 0);
+  if (self->loaded != plumb_run_is_loaded (self->run))
+    plumb_plot_area_update_now (self->area);
+  else
+    plumb_plot_area_queue_update (self->area);
+  self->loaded = plumb_run_is_loaded (self->run);
 }
 
 static void

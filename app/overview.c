@@ -241,6 +241,7 @@ plumb_overview_init (PlumbOverview *self)
   self->cancellable = g_cancellable_new ();
   self->view = plumb_chart_view_new ();
   self->shown_step = PLUMB_NO_STEP;
+  self->wide = TRUE;
   gtk_widget_init_template (GTK_WIDGET (self));
 }
 

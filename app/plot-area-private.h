@@ -15,6 +15,7 @@ struct _PlumbPlotArea
   char *title;
 
   PlumbPlot *plot;
+  PlumbPlotStyle style; /* as it was drawn with */
   GskRenderNode *node;
   GCancellable *cancellable;
   GtkAdjustment *adjustment;

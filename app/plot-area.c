@@ -4,6 +4,7 @@
 
 #include <glib/gi18n.h>
 #include <math.h>
+#include <string.h>
 
 #include "app/plot-area.h"
 #include "app/plot-area-private.h"
@@ -124,7 +125,8 @@ make_spec (PlumbPlotArea *self)
   if (smoothing >= 0)
     spec->smoothing = smoothing;
   plumb_chart_view_get_range (self->view, &spec->x_min, &spec->x_max);
-  take_style (self, &spec->style);
+  take_style (self, &self->style);
+  spec->style = self->style;
   return spec;
 }
 
@@ -158,7 +160,11 @@ raster_cb (GObject *source, GAsyncResult *result, gpointer user_data)
 
   self->in_flight = FALSE;
   if (raster != NULL && self->func != NULL)
-    take_raster (self, raster);
+    {
+      take_raster (self, raster);
+      g_debug ("chart %s drawn %.0f ms after it was asked for", self->title,
+               (g_get_monotonic_time () - self->last_start) / 1000.0);
+    }
   if (self->stale && self->func != NULL)
     maybe_update (self);
 }
@@ -217,9 +223,11 @@ plumb_plot_area_queue_update (PlumbPlotArea *self)
   maybe_update (self);
 }
 
-static void
-update_now (PlumbPlotArea *self)
+void
+plumb_plot_area_update_now (PlumbPlotArea *self)
 {
+  g_return_if_fail (PLUMB_IS_PLOT_AREA (self));
+
   self->urgent = TRUE;
   plumb_plot_area_queue_update (self);
 }
@@ -380,7 +388,7 @@ plumb_plot_area_size_allocate (GtkWidget *widget, int width, int height, int bas
   const PlumbPlotSpec *spec = self->plot != NULL ? plumb_plot_get_spec (self->plot) : NULL;
 
   if (spec == NULL || spec->width != width || spec->height != height)
-    update_now (self);
+    plumb_plot_area_update_now (self);
 }
 
 /* While its page scrolls, a chart that comes into view catches up. */
@@ -399,7 +407,7 @@ plumb_plot_area_map (GtkWidget *widget)
       g_signal_connect_object (self->adjustment, "value-changed", G_CALLBACK (maybe_update), self,
                                G_CONNECT_SWAPPED);
     }
-  update_now (self);
+  plumb_plot_area_update_now (self);
 }
 
 static void
@@ -416,11 +424,19 @@ plumb_plot_area_unmap (GtkWidget *widget)
   GTK_WIDGET_CLASS (plumb_plot_area_parent_class)->unmap (widget);
 }
 
+/* Styles change for many reasons; few of them show in a chart. */
 static void
 plumb_plot_area_css_changed (GtkWidget *widget, GtkCssStyleChange *change)
 {
+  PlumbPlotArea *self = PLUMB_PLOT_AREA (widget);
+  PlumbPlotStyle style = { 0 };
+
   GTK_WIDGET_CLASS (plumb_plot_area_parent_class)->css_changed (widget, change);
-  update_now (PLUMB_PLOT_AREA (widget));
+  if (self->plot == NULL)
+    return;
+  take_style (self, &style);
+  if (memcmp (&style, &self->style, sizeof style) != 0)
+    plumb_plot_area_update_now (self);
 }
 
 static void
@@ -530,7 +546,7 @@ plumb_plot_area_init (PlumbPlotArea *self)
   self->stale = TRUE;
   gtk_widget_set_focusable (GTK_WIDGET (self), TRUE);
   gtk_widget_set_overflow (GTK_WIDGET (self), GTK_OVERFLOW_HIDDEN);
-  g_signal_connect (self, "notify::scale-factor", G_CALLBACK (update_now), NULL);
+  g_signal_connect (self, "notify::scale-factor", G_CALLBACK (plumb_plot_area_update_now), NULL);
   add_controllers (self);
 }
 
@@ -545,7 +561,7 @@ plumb_plot_area_new (PlumbChartView *view, PlumbPlotSpecFunc func, gpointer user
   self->view = g_object_ref (view);
   self->func = func;
   self->user_data = user_data;
-  g_signal_connect_object (view, "view-changed", G_CALLBACK (update_now), self, G_CONNECT_SWAPPED);
+  g_signal_connect_object (view, "view-changed", G_CALLBACK (plumb_plot_area_update_now), self, G_CONNECT_SWAPPED);
   g_signal_connect_object (view, "cursor-changed", G_CALLBACK (cursor_changed_cb), self,
                            G_CONNECT_SWAPPED);
   return GTK_WIDGET (self);
@@ -559,7 +575,7 @@ plumb_plot_area_set_log (PlumbPlotArea *self, gboolean log)
   if (self->log == !!log)
     return;
   self->log = !!log;
-  update_now (self);
+  plumb_plot_area_update_now (self);
 }
 
 gboolean
@@ -578,7 +594,7 @@ plumb_plot_area_set_band (PlumbPlotArea *self, gboolean band)
   if (self->band == !!band)
     return;
   self->band = !!band;
-  update_now (self);
+  plumb_plot_area_update_now (self);
 }
 
 gboolean

@@ -21,6 +21,8 @@ GtkWidget *plumb_plot_area_new (PlumbChartView *view, PlumbPlotSpecFunc func, gp
 
 /* New points or another look: draws anew, now or when its turn comes. */
 void plumb_plot_area_queue_update (PlumbPlotArea *self);
+/* Draws anew as soon as the drawing thread is free. */
+void plumb_plot_area_update_now (PlumbPlotArea *self);
 
 void plumb_plot_area_set_log (PlumbPlotArea *self, gboolean log);
 gboolean plumb_plot_area_get_log (PlumbPlotArea *self);

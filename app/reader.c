@@ -6,11 +6,23 @@
 #include <string.h>
 
 #include "app/reader.h"
+#include "engine/core/metrics.h"
 
 #define VISIBLE_INTERVAL (250 * G_TIME_SPAN_MILLISECOND)
 #define HIDDEN_INTERVAL (2 * G_TIME_SPAN_SECOND)
 #define STATE_INTERVAL (1 * G_TIME_SPAN_SECOND)
 #define LIST_INTERVAL (5 * G_TIME_SPAN_SECOND)
+#define FIRST_CHARTS 6 /* of the default ones: their history is read before all else */
+#define MOST_IN_FLIGHT 32 /* updates of a run that wait in the main loop: then the thread waits too */
+
+/* A way through the rows of a run: the metrics of the first charts with all events, or the rest. */
+typedef struct
+{
+  PlumbTelemetryReader *telemetry;
+  char *store_id;
+  gint64 last_seq;
+  gboolean caught_up;
+} Pass;
 
 /* One watched run. The reader's lock guards what both threads touch; the second part belongs to
  * the reading thread. */
@@ -24,7 +36,7 @@ typedef struct
   gboolean visible;
   gboolean refresh;
   gboolean gone;
-  gboolean in_flight; /* an update waits in the main loop: nothing more is read until it is taken */
+  guint in_flight;
 
   gboolean forced; /* look even where nothing seems to have changed */
   gint64 due;
@@ -32,9 +44,9 @@ typedef struct
   gboolean alive;
   gint64 state_mtime;
   char *database;
-  char *store_id;
-  PlumbTelemetryReader *telemetry;
-  gint64 last_seq;
+  char *algorithm;
+  Pass first;
+  Pass rest;
 } Watch;
 
 struct _PlumbReader
@@ -63,6 +75,12 @@ typedef struct
   char **paths;
 } Delivery;
 
+static void
+pass_close (Pass *self)
+{
+  g_clear_pointer (&self->telemetry, plumb_telemetry_reader_free);
+}
+
 static Watch *
 watch_ref (Watch *self)
 {
@@ -77,9 +95,12 @@ watch_unref (gpointer data)
 
   if (!g_atomic_ref_count_dec (&self->refs))
     return;
-  g_clear_pointer (&self->telemetry, plumb_telemetry_reader_free);
+  pass_close (&self->first);
+  pass_close (&self->rest);
+  g_free (self->first.store_id);
+  g_free (self->rest.store_id);
   g_free (self->database);
-  g_free (self->store_id);
+  g_free (self->algorithm);
   g_free (self->run);
   g_free (self);
 }
@@ -107,7 +128,7 @@ deliver_update_cb (gpointer data)
     self->watch->func (&self->update, self->watch->user_data);
 
   g_mutex_lock (&self->reader->lock);
-  self->watch->in_flight = FALSE;
+  self->watch->in_flight--;
   g_cond_signal (&self->reader->wake);
   g_mutex_unlock (&self->reader->lock);
   return G_SOURCE_REMOVE;
@@ -133,11 +154,11 @@ delivery_new (PlumbReader *reader, Watch *watch)
   return self;
 }
 
-/* Drawing and input go first: a long history fills in without making the window stiff. */
+/* Before drawing: there is no use in a picture of half a history. */
 static void
 post (Delivery *delivery, GSourceFunc func)
 {
-  g_main_context_invoke_full (NULL, G_PRIORITY_DEFAULT_IDLE, func, delivery, delivery_free);
+  g_main_context_invoke_full (NULL, G_PRIORITY_DEFAULT, func, delivery, delivery_free);
 }
 
 static gint64
@@ -165,79 +186,127 @@ read_state (Watch *watch, PlumbReaderUpdate *update)
     return;
   watch->state_mtime = mtime;
   watch->alive = plumb_run_state_is_alive (update->info->state);
-  if (update->info->status != NULL && update->info->status->database != NULL)
+  if (update->info->status == NULL)
+    return;
+  if (g_strcmp0 (watch->database, update->info->status->database) != 0)
     {
-      if (g_strcmp0 (watch->database, update->info->status->database) != 0)
-        g_clear_pointer (&watch->telemetry, plumb_telemetry_reader_free);
-      g_free (watch->database);
-      watch->database = g_strdup (update->info->status->database);
+      pass_close (&watch->first);
+      pass_close (&watch->rest);
     }
+  g_free (watch->database);
+  watch->database = g_strdup (update->info->status->database);
+  g_free (watch->algorithm);
+  watch->algorithm = g_strdup (update->info->status->algorithm);
+}
+
+/* The metrics of the charts that a page shows on top. */
+static GStrv
+first_patterns (const Watch *watch)
+{
+  g_autoptr (GStrvBuilder) builder = g_strv_builder_new ();
+  PlumbAlgorithm algorithm = PLUMB_ALGORITHM_GRPO;
+  const PlumbChart *charts;
+  gsize n;
+
+  for (int i = 0; i < PLUMB_N_ALGORITHMS; i++)
+    if (g_strcmp0 (watch->algorithm, plumb_algorithm_name (i)) == 0)
+      algorithm = i;
+  charts = plumb_charts (algorithm, &n);
+  for (gsize i = 0; i < MIN (n, FIRST_CHARTS); i++)
+    for (gsize k = 0; k < PLUMB_CHART_MAX_METRICS && charts[i].metrics[k] != NULL; k++)
+      g_strv_builder_add (builder, charts[i].metrics[k]);
+  return g_strv_builder_end (builder);
 }
 
 static gboolean
-open_telemetry (Watch *watch, PlumbReaderUpdate *update, GError **error)
+pass_open (Pass *self, const Watch *watch, PlumbReaderUpdate *update, GError **error)
 {
   g_autofree char *beside = g_build_filename (watch->run, PLUMB_RUN_TELEMETRY, NULL);
+  g_auto (GStrv) patterns = NULL;
   const char *path = watch->database;
   const char *store_id;
 
-  if (watch->telemetry != NULL)
+  if (self->telemetry != NULL)
     return TRUE;
   if (path == NULL || !g_file_test (path, G_FILE_TEST_EXISTS))
     path = beside;
   if (!g_file_test (path, G_FILE_TEST_EXISTS))
     return FALSE;
-  watch->telemetry = plumb_telemetry_reader_open (path, error);
-  if (watch->telemetry == NULL)
+  self->telemetry = plumb_telemetry_reader_open (path, error);
+  if (self->telemetry == NULL)
     return FALSE;
 
-  store_id = plumb_telemetry_reader_store_id (watch->telemetry);
-  if (watch->store_id != NULL && g_strcmp0 (watch->store_id, store_id) != 0)
+  patterns = first_patterns (watch);
+  plumb_telemetry_reader_select (self->telemetry, (const char *const *) patterns, self == &watch->rest);
+  store_id = plumb_telemetry_reader_store_id (self->telemetry);
+  if (self->store_id != NULL && g_strcmp0 (self->store_id, store_id) != 0)
     {
-      watch->last_seq = 0;
-      update->restarted = TRUE;
+      self->last_seq = 0;
+      self->caught_up = FALSE;
+      update->restarted = self == &watch->first;
     }
-  g_free (watch->store_id);
-  watch->store_id = g_strdup (store_id);
+  g_free (self->store_id);
+  self->store_id = g_strdup (store_id);
   return TRUE;
 }
 
 /* One read, of at most PLUMB_CHUNK_MAX_ROWS rows. Returns TRUE if there is more to read. */
 static gboolean
-read_rows (Watch *watch, PlumbReaderUpdate *update)
+pass_read (Pass *self, const Watch *watch, PlumbReaderUpdate *update)
 {
   g_autoptr (GError) error = NULL;
-  gboolean fresh = watch->telemetry == NULL;
+  gboolean fresh = self->telemetry == NULL;
 
-  if (!open_telemetry (watch, update, &error))
+  if (!pass_open (self, watch, update, &error))
     {
       if (error != NULL)
         update->trouble = g_strdup (error->message);
       return FALSE;
     }
-  if (!plumb_telemetry_reader_changed (watch->telemetry) && !fresh && !watch->forced)
+  if (!plumb_telemetry_reader_changed (self->telemetry) && !fresh && !watch->forced)
     return FALSE;
 
-  update->chunk = plumb_telemetry_reader_read (watch->telemetry, watch->last_seq, &error);
+  update->chunk = plumb_telemetry_reader_read (self->telemetry, self->last_seq, &error);
   if (update->chunk == NULL)
     {
       update->trouble = g_strdup (error->message);
-      g_clear_pointer (&watch->telemetry, plumb_telemetry_reader_free);
+      pass_close (self);
       return FALSE;
     }
-  if (plumb_chunk_n_rows (update->chunk) > 0)
-    watch->last_seq = update->chunk->last_seq;
-  update->caught_up = !update->chunk->more;
+  self->last_seq = update->chunk->last_seq;
+  self->caught_up = !update->chunk->more;
   return update->chunk->more;
 }
 
-/* Called without the lock. */
+static gboolean
+is_empty (const PlumbReaderUpdate *update)
+{
+  return update->info == NULL && update->trouble == NULL && !update->caught_up
+         && (update->chunk == NULL || plumb_chunk_n_rows (update->chunk) == 0);
+}
+
+static void
+deliver (PlumbReader *self, Watch *watch, Delivery *delivery)
+{
+  if (is_empty (&delivery->update))
+    {
+      delivery_free (delivery);
+      return;
+    }
+  g_mutex_lock (&self->lock);
+  watch->in_flight++;
+  g_mutex_unlock (&self->lock);
+  post (delivery, deliver_update_cb);
+}
+
+/* Called without the lock. The second pass starts once the first has caught up, and both go on from
+ * there. */
 static void
 visit (PlumbReader *self, Watch *watch, gboolean visible)
 {
   Delivery *delivery = delivery_new (self, watch);
   gint64 now = g_get_monotonic_time ();
-  gboolean more = FALSE;
+  gboolean more = FALSE, was_caught_up = watch->first.caught_up;
 
   if (now >= watch->state_due)
     {
@@ -245,20 +314,18 @@ visit (PlumbReader *self, Watch *watch, gboolean visible)
       watch->state_due = now + (visible ? STATE_INTERVAL : HIDDEN_INTERVAL);
     }
   if (visible)
-    more = read_rows (watch, &delivery->update);
+    more = pass_read (&watch->first, watch, &delivery->update);
+  delivery->update.caught_up = watch->first.caught_up && !was_caught_up;
+  deliver (self, watch, delivery);
+
+  if (visible && watch->first.caught_up)
+    {
+      delivery = delivery_new (self, watch);
+      more = pass_read (&watch->rest, watch, &delivery->update) || more;
+      deliver (self, watch, delivery);
+    }
   watch->forced = more;
   watch->due = more ? 0 : now + (visible ? VISIBLE_INTERVAL : HIDDEN_INTERVAL);
-
-  if (delivery->update.info == NULL && delivery->update.chunk == NULL
-      && delivery->update.trouble == NULL)
-    {
-      delivery_free (delivery);
-      return;
-    }
-  g_mutex_lock (&self->lock);
-  watch->in_flight = TRUE;
-  g_mutex_unlock (&self->lock);
-  post (delivery, deliver_update_cb);
 }
 
 static void
@@ -286,7 +353,7 @@ take_due (PlumbReader *self, gint64 now, gint64 *due, gboolean *visible)
     {
       Watch *watch = self->watches->pdata[i];
 
-      if (watch->in_flight)
+      if (watch->in_flight >= MOST_IN_FLIGHT)
         continue;
       if (watch->refresh)
         {

@@ -20,7 +20,7 @@ typedef struct
   PlumbRunInfo *info;  /* NULL: as before */
   PlumbChunk *chunk;   /* NULL: no new rows */
   gboolean restarted;  /* the store is another one: forget its rows before adding the chunk */
-  gboolean caught_up;  /* there was nothing more to read at that moment */
+  gboolean caught_up;  /* from here on the history of the first charts is here, and all events */
   char *trouble;       /* why it could not be read; NULL: it could */
 } PlumbReaderUpdate;
 

@@ -38,6 +38,7 @@ struct _PlumbRunPage
 
   PlumbRun *run;
   const char *chip_style;
+  gint64 shown_at; /* when its rows began to be read; 0: they are all here */
   gboolean folded;
 };
 
@@ -175,6 +176,17 @@ changed_cb (PlumbRunPage *self)
                                    CLAMP ((double) status->step / status->total_steps, 0, 1));
 }
 
+/* How long opening took, for the benchmark of the window. */
+static void
+rows_cb (PlumbRunPage *self)
+{
+  if (self->shown_at == 0 || !plumb_run_is_loaded (self->run))
+    return;
+  g_debug ("rows of %s read after %.0f ms", plumb_run_get_path (self->run),
+           (g_get_monotonic_time () - self->shown_at) / 1000.0);
+  self->shown_at = 0;
+}
+
 static void
 view_cb (PlumbRunPage *self)
 {
@@ -287,6 +299,7 @@ plumb_run_page_set_run (PlumbRunPage *self, PlumbRun *run)
       plumb_run_set_visible (self->run, FALSE);
     }
   g_set_object (&self->run, run);
+  self->shown_at = g_get_monotonic_time ();
   plumb_overview_set_run (self->overview, run);
   plumb_charts_page_set_run (self->charts, run);
   plumb_rollouts_page_set_run (self->rollouts, run);
@@ -296,7 +309,9 @@ plumb_run_page_set_run (PlumbRunPage *self, PlumbRun *run)
     return;
   plumb_run_set_visible (run, TRUE);
   g_signal_connect_object (run, "changed", G_CALLBACK (changed_cb), self, G_CONNECT_SWAPPED);
+  g_signal_connect_object (run, "rows", G_CALLBACK (rows_cb), self, G_CONNECT_SWAPPED);
   changed_cb (self);
+  g_debug ("page built after %.0f ms", (g_get_monotonic_time () - self->shown_at) / 1000.0);
 }
 
 gboolean

@@ -6,6 +6,8 @@
 
 #include "app/run.h"
 
+#define LOADING_INTERVAL (400 * G_TIME_SPAN_MILLISECOND)
+
 struct _PlumbEventItem
 {
   GObject parent_instance;
@@ -111,6 +113,7 @@ struct _PlumbRun
   char *trouble;
   gboolean visible;
   gboolean loaded;
+  gint64 told; /* when "rows" was emitted last */
   PlumbSpec *spec;
   gboolean spec_asked;
 
@@ -208,6 +211,18 @@ add_rows (PlumbRun *self, PlumbChunk *chunk)
     add_events (self, chunk->events);
 }
 
+/* While a long history comes in, its growth shows now and then only: drawing would hold it up. */
+static void
+tell_rows (PlumbRun *self)
+{
+  gint64 now = g_get_monotonic_time ();
+
+  if (!self->loaded && now - self->told < LOADING_INTERVAL)
+    return;
+  self->told = now;
+  g_signal_emit (self, signals[ROWS], 0);
+}
+
 static void
 update_cb (PlumbReaderUpdate *update, gpointer user_data)
 {
@@ -229,13 +244,13 @@ update_cb (PlumbReaderUpdate *update, gpointer user_data)
     {
       add_rows (self, update->chunk);
       rows = rows || plumb_chunk_n_rows (update->chunk) > 0;
-      if (update->caught_up && !self->loaded)
-        self->loaded = rows = TRUE;
     }
+  if (update->caught_up && !self->loaded)
+    self->loaded = rows = TRUE;
   if (changed)
     g_signal_emit (self, signals[CHANGED], 0);
   if (rows)
-    g_signal_emit (self, signals[ROWS], 0);
+    tell_rows (self);
 }
 
 static void
@@ -425,6 +440,7 @@ plumb_run_set_visible (PlumbRun *self, gboolean visible)
   if (self->visible == !!visible)
     return;
   self->visible = !!visible;
+  self->told = g_get_monotonic_time ();
   plumb_reader_set_visible (self->reader, self->watch, self->visible);
   if (self->visible && !self->spec_asked)
     load_spec (self);

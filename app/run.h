@@ -44,7 +44,7 @@ PlumbAlgorithm plumb_run_get_algorithm (PlumbRun *self);
 PlumbSpec *plumb_run_get_spec (PlumbRun *self);
 /* Why its telemetry cannot be read; NULL: it can. */
 const char *plumb_run_get_trouble (PlumbRun *self);
-/* TRUE once all rows that it had when it became visible are here. */
+/* TRUE once what its first charts had when it became visible is here. */
 gboolean plumb_run_is_loaded (PlumbRun *self);
 
 /* Its telemetry is read only while visible. */

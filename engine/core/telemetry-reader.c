@@ -19,6 +19,7 @@ typedef struct
 {
   gint64 metric;
   char *name, *unit;
+  gboolean selected;
 } Metric;
 
 struct _PlumbTelemetryReader
@@ -30,6 +31,8 @@ struct _PlumbTelemetryReader
   struct stat left; /* the file when it was left */
   GArray *metrics;  /* of Metric */
   PlumbStatement *version, *points;
+  char **patterns; /* of the metrics to read; NULL: all */
+  gboolean rest;   /* read those that match none instead, without events and phases */
 };
 
 static void
@@ -193,9 +196,37 @@ plumb_telemetry_reader_free (PlumbTelemetryReader *reader)
 {
   leave (reader);
   g_array_unref (reader->metrics);
+  g_strfreev (reader->patterns);
   g_free (reader->store_id);
   g_free (reader->path);
   g_free (reader);
+}
+
+static gboolean
+is_selected (PlumbTelemetryReader *reader, const char *name)
+{
+  if (reader->patterns == NULL)
+    return TRUE;
+  for (gsize i = 0; reader->patterns[i] != NULL; i++)
+    if (g_pattern_match_simple (reader->patterns[i], name))
+      return !reader->rest;
+  return reader->rest;
+}
+
+void
+plumb_telemetry_reader_select (PlumbTelemetryReader *reader,
+                               const char *const *patterns,
+                               gboolean rest)
+{
+  g_strfreev (reader->patterns);
+  reader->patterns = g_strdupv ((char **)patterns);
+  reader->rest = rest;
+  for (guint i = 0; i < reader->metrics->len; i++)
+    {
+      Metric *metric = &g_array_index (reader->metrics, Metric, i);
+
+      metric->selected = is_selected (reader, metric->name);
+    }
 }
 
 const char *
@@ -265,6 +296,7 @@ read_metrics (PlumbTelemetryReader *reader, GError **error)
       Metric metric = { sqlite3_column_int64 (statement, 0), plumb_column_text (statement, 1),
                         plumb_column_text (statement, 2) };
 
+      metric.selected = is_selected (reader, metric.name);
       g_array_append_val (reader->metrics, metric);
     }
   return end_query (reader, result, error);
@@ -402,11 +434,13 @@ read_table (PlumbTelemetryReader *reader,
 static gboolean
 read_tables (PlumbTelemetryReader *reader, PlumbChunk *chunk, GError **error)
 {
-  if (!read_metrics (reader, error)
-      || !read_table (reader, ATTEMPT_COLUMNS IN_RANGE, (FromRow)attempt_from_row, chunk,
-                      chunk->attempts, error)
-      || !read_table (reader, END_COLUMNS IN_RANGE, (FromRow)attempt_end_from_row, chunk,
-                      chunk->attempt_ends, error)
+  if (!read_table (reader, END_COLUMNS IN_RANGE, (FromRow)attempt_end_from_row, chunk,
+                   chunk->attempt_ends, error))
+    return FALSE;
+  if (reader->rest)
+    return TRUE;
+  if (!read_table (reader, ATTEMPT_COLUMNS IN_RANGE, (FromRow)attempt_from_row, chunk,
+                   chunk->attempts, error)
       || !read_table (reader,
                       "SELECT seq, attempt, step, time, level, kind, message FROM event" IN_RANGE,
                       (FromRow)event_from_row, chunk, chunk->events, error)
@@ -414,9 +448,21 @@ read_tables (PlumbTelemetryReader *reader, PlumbChunk *chunk, GError **error)
                       "SELECT seq, attempt, step, worker, name, start, \"end\" FROM phase" IN_RANGE,
                       (FromRow)phase_from_row, chunk, chunk->phases, error))
     return FALSE;
+  return TRUE;
+}
+
+static gboolean
+read_all_points (PlumbTelemetryReader *reader, PlumbChunk *chunk, GError **error)
+{
+  if (!read_metrics (reader, error))
+    return FALSE;
   for (guint i = 0; i < reader->metrics->len; i++)
-    if (!read_points (reader, &g_array_index (reader->metrics, Metric, i), chunk, error))
-      return FALSE;
+    {
+      const Metric *metric = &g_array_index (reader->metrics, Metric, i);
+
+      if (metric->selected && !read_points (reader, metric, chunk, error))
+        return FALSE;
+    }
   return TRUE;
 }
 
@@ -435,7 +481,7 @@ plumb_telemetry_reader_read (PlumbTelemetryReader *reader, gint64 seq, GError **
       /* There is a row for every number, so a range of numbers is a bound on rows. */
       chunk->last_seq = MIN (last, chunk->last_seq + PLUMB_CHUNK_MAX_ROWS);
       chunk->more = last > chunk->last_seq;
-      fine = read_tables (reader, chunk, error);
+      fine = read_tables (reader, chunk, error) && read_all_points (reader, chunk, error);
     }
   /* Ends the read transaction: an open one would make the WAL grow without bound. */
   sqlite3_exec (reader->db, "COMMIT", NULL, NULL, NULL);

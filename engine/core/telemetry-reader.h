@@ -83,6 +83,12 @@ PlumbTelemetryReader *plumb_telemetry_reader_open (const char *path, GError **er
 void plumb_telemetry_reader_free (PlumbTelemetryReader *reader);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (PlumbTelemetryReader, plumb_telemetry_reader_free)
 
+/* From here on only points of metrics whose name matches one of the patterns (a star stands for any
+ * text) are read, and all other rows; with `rest` the points of the other metrics and the ends of attempts. Two
+ * readers so made read a long history in the order in which it is looked at. */
+void plumb_telemetry_reader_select (PlumbTelemetryReader *reader, const char *const *patterns,
+                                    gboolean rest);
+
 /* A change of this identity means another store: forget what was read and start at seq 0. */
 const char *plumb_telemetry_reader_store_id (PlumbTelemetryReader *reader);
 
