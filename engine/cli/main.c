@@ -15,9 +15,13 @@ static const PlumbCommand commands[] = {
   { "validate", plumb_cmd_validate, N_ ("check a spec: every problem with its place and remedy") },
   { "status", plumb_cmd_status, N_ ("show the state of a run, or of all runs") },
   { "stop", plumb_cmd_stop, N_ ("stop a run after its step, with a checkpoint; or kill it") },
+  { "run", plumb_cmd_run, N_("train as a spec says") },
+  { "export", plumb_cmd_export, N_("write a checkpoint as a Hugging Face folder") },
   { "generate", plumb_cmd_generate, N_("continue a text with a model") },
   { "logprobs", plumb_cmd_logprobs, N_("log-probs of given tokens") },
   { "verify", plumb_cmd_verify, N_("compare this engine with another implementation's values") },
+  { "tokenize", plumb_cmd_tokenize, N_ ("JSON lines of text to token ids") },
+  { "detokenize", plumb_cmd_detokenize, N_ ("JSON lines of token ids to text") },
   { "telemetry", plumb_cmd_telemetry, N_ ("print what a run recorded as JSON lines") },
 };
 

@@ -55,6 +55,15 @@ plumb_data_options_from_spec (PlumbDataOptions *options,
     .on_overlong = plumb_spec_get_choice (spec, "data.on_overlong"),
     .shuffle = plumb_spec_get_boolean (spec, "data.shuffle"),
   };
+  /* Supervised rows need a response, unless whole texts are trained on. Rows of a text file have
+   * none: they are whole texts always. */
+  if (purpose == PLUMB_DATA_WARMUP || plumb_spec_algorithm (spec) == PLUMB_ALGORITHM_SFT)
+    {
+      options->whole_text = TRUE;
+      options->keys.need_response
+          = purpose == PLUMB_DATA_WARMUP
+            || g_str_equal (plumb_spec_get_text (spec, "data.train_on"), "response");
+    }
   options->keys.prompt = g_strdup (plumb_spec_get_text (spec, "data.prompt_key"));
   options->keys.answer = g_strdup (plumb_spec_get_text (spec, "data.answer_key"));
   options->keys.response = g_strdup (plumb_spec_get_text (spec, "data.response_key"));

@@ -25,7 +25,8 @@ typedef struct
 } PlumbDataOptions;
 
 /* What data.* of a spec says, for one list of paths ("data.train", "data.eval" or "warmup.data").
- * Clear with plumb_data_options_clear(); strings of the spec are borrowed. */
+ * Clear with plumb_data_options_clear(); strings of the spec are borrowed. Whether an answer is
+ * needed is for the caller to add: the reward functions know. */
 void plumb_data_options_from_spec (PlumbDataOptions *options,
                                    PlumbSpec *spec,
                                    const char *paths_key,
