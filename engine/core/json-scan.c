@@ -27,6 +27,8 @@ fail (PlumbJsonScan *scan, const char *message)
 void
 plumb_json_scan_init (PlumbJsonScan *scan, const char *data, gsize length)
 {
+  if (data == NULL)
+    data = ""; /* an empty file */
   *scan = (PlumbJsonScan){ .data = data, .end = data + length, .next = data };
 }
 

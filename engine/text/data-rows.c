@@ -268,6 +268,8 @@ open_file (PlumbDataSource *source, GPtrArray *reports, GError **error)
   if (source->bytes == NULL)
     return FALSE;
   source->data = g_bytes_get_data (source->bytes, &source->size);
+  if (source->data == NULL)
+    source->data = ""; /* an empty file */
   if (!(source->kind == SOURCE_JSONL ? index_jsonl (source, reports, error)
                                      : index_text (source, reports, error)))
     return FALSE;
