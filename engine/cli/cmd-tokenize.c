@@ -111,7 +111,7 @@ detokenize_line (Session *session, PlumbJsonScan *scan, GString *out, GError **e
     return bad_line (session, error, scan->message, scan->at);
   if (!found)
     return bad_line (session, error, "the object has no \"ids\"", 0);
-  text = plumb_tokenizer_decode_full (session->tokenizer, (gint32 *)ids->data, ids->len,
+  text = plumb_tokenizer_decode_full (session->tokenizer, (gpointer)ids->data, ids->len,
                                       session->special, &length, error);
   if (text == NULL)
     {

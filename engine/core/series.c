@@ -175,7 +175,7 @@ plumb_series_current (PlumbSeries *series, gsize *n)
 {
   merge (series);
   *n = series->current->len;
-  return (const PlumbPoint *)series->current->data;
+  return (gpointer)series->current->data;
 }
 
 const PlumbPoint *
@@ -183,7 +183,7 @@ plumb_series_superseded (PlumbSeries *series, gsize *n)
 {
   merge (series);
   *n = series->superseded->len;
-  return (const PlumbPoint *)series->superseded->data;
+  return (gpointer)series->superseded->data;
 }
 
 void

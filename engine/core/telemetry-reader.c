@@ -339,7 +339,7 @@ read_points (PlumbTelemetryReader *reader, const Metric *metric, PlumbChunk *chu
   series->metric = g_strdup (metric->name);
   series->unit = g_strdup (metric->unit);
   series->n_points = points->len;
-  series->points = (PlumbPoint *)g_array_free (g_steal_pointer (&points), FALSE);
+  series->points = (gpointer)g_array_free (g_steal_pointer (&points), FALSE);
   g_ptr_array_add (chunk->series, series);
   return TRUE;
 }

@@ -43,7 +43,7 @@ make_order (PlumbDataCursor *cursor)
     if (n > 0)
       append_share (cursor, source, first, n, taken);
   if (plumb_data_set_shuffles (cursor->set, &seed))
-    plumb_shuffle ((guint32 *)cursor->order->data, cursor->order->len,
+    plumb_shuffle ((gpointer)cursor->order->data, cursor->order->len,
                    plumb_shuffle_key (seed, ACROSS_SOURCES, cursor->epoch));
 }
 

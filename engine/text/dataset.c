@@ -285,7 +285,7 @@ build_row (PlumbDataSet *set, const Place *place, Fit *fit, GError **error)
       return NULL;
     }
   if (*fit == FIT_CUT)
-    row->prompt = plumb_tokenizer_decode (set->tokenizer, (gint32 *)row->prompt_ids->data,
+    row->prompt = plumb_tokenizer_decode (set->tokenizer, (gpointer)row->prompt_ids->data,
                                           row->prompt_ids->len, TRUE, NULL);
   if (row->prompt == NULL)
     row->prompt = shown (prompt);

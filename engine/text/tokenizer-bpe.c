@@ -360,7 +360,7 @@ to_symbols (PlumbBpe *bpe, const char *piece, gsize length, GArray *symbols, GEr
 static void
 merge_short (const PlumbBpe *bpe, GArray *array)
 {
-  gint32 *symbols = (gint32 *)array->data;
+  gint32 *symbols = (gpointer)array->data;
   guint n = array->len;
 
   for (;;)
@@ -406,7 +406,7 @@ heap_push (GArray *heap, Candidate candidate)
   Candidate *items;
 
   g_array_append_val (heap, candidate);
-  items = (Candidate *)heap->data;
+  items = (gpointer)heap->data;
   while (child > 0 && comes_before (&candidate, &items[(child - 1) / 2]))
     {
       items[child] = items[(child - 1) / 2];
@@ -418,7 +418,7 @@ heap_push (GArray *heap, Candidate candidate)
 static Candidate
 heap_pop (GArray *heap)
 {
-  Candidate *items = (Candidate *)heap->data;
+  Candidate *items = (gpointer)heap->data;
   Candidate top = items[0], last = items[heap->len - 1];
   guint parent = 0, n = heap->len - 1;
 
@@ -452,7 +452,7 @@ queue_pair (const PlumbBpe *bpe, GArray *heap, const gint32 *symbols, gint32 pla
 static void
 merge_long (const PlumbBpe *bpe, GArray *array)
 {
-  gint32 *symbols = (gint32 *)array->data;
+  gint32 *symbols = (gpointer)array->data;
   gint32 n = array->len, kept = 0;
   g_autofree gint32 *before = g_new (gint32, n);
   g_autofree gint32 *after = g_new (gint32, n);

@@ -54,7 +54,7 @@ const gint32 *
 plumb_tokenizer_eos (PlumbTokenizer *tokenizer, gsize *n)
 {
   *n = tokenizer->eos->len;
-  return (const gint32 *)tokenizer->eos->data;
+  return (gpointer)tokenizer->eos->data;
 }
 
 static const PlumbAddedToken *

@@ -138,12 +138,19 @@ test_broken_rows (Fixture *fixture, gconstpointer data)
     guint line;
     const char *message;
   } expected[] = {
-    { 2, "surrogate" }, { 3, "UTF-8 (at byte 19 of the line, 72 of the file)" }, { 4, "control" },
-    { 5, "twice" },     { 6, "follows" },
-    { 7, "key" },       { 8, "an array, not an object" },
-    { 9, "a string" },  { 10, "missing" },
-    { 11, "null" },     { 12, "empty" },
-    { 13, "missing" },  { 14, "an array" },
+    { 2, "surrogate" },
+    { 3, "UTF-8 (at byte 19 of the line, 72 of the file)" },
+    { 4, "control" },
+    { 5, "twice" },
+    { 6, "follows" },
+    { 7, "key" },
+    { 8, "an array, not an object" },
+    { 9, "a string" },
+    { 10, "missing" },
+    { 11, "null" },
+    { 12, "empty" },
+    { 13, "missing" },
+    { 14, "an array" },
     { 16, "incomplete" },
   };
   g_autoptr (PlumbDataRow) first = row_of (set, 0), second = row_of (set, 1);
@@ -237,12 +244,9 @@ test_nothing_usable (Fixture *fixture, gconstpointer data)
   {
     const char *name, *text, *message;
   } cases[] = {
-    { "empty.jsonl", "", "no rows" },
-    { "blank.jsonl", "\n \n\t\n", "no rows" },
-    { "empty.txt", "", "no rows" },
-    { "bad.jsonl", "{\n[\n", "none of the 2 rows" },
-    { "data.csv", "a,b\n", ".jsonl" },
-    { "bad.jsonl.gz", "this is not packed", "bad.jsonl.gz" },
+    { "empty.jsonl", "", "no rows" },  { "blank.jsonl", "\n \n\t\n", "no rows" },
+    { "empty.txt", "", "no rows" },    { "bad.jsonl", "{\n[\n", "none of the 2 rows" },
+    { "data.csv", "a,b\n", ".jsonl" }, { "bad.jsonl.gz", "this is not packed", "bad.jsonl.gz" },
   };
 
   for (gsize i = 0; i < G_N_ELEMENTS (cases); i++)
@@ -292,9 +296,8 @@ static void
 test_huge_line (Fixture *fixture, gconstpointer data)
 {
   g_autofree char *filler = g_strnfill (24 << 20, 'x');
-  g_autofree char *text
-      = g_strconcat ("{\"prompt\": \"a\"}\n{\"prompt\": \"", filler, "\"}\n{\"prompt\": \"b\"}\n",
-                     NULL);
+  g_autofree char *text = g_strconcat ("{\"prompt\": \"a\"}\n{\"prompt\": \"", filler,
+                                       "\"}\n{\"prompt\": \"b\"}\n", NULL);
   gint64 start = g_get_monotonic_time ();
   g_autoptr (PlumbDataSet) set = open_text (fixture, "a.jsonl", text);
   g_autoptr (PlumbDataSet) cut = NULL;
@@ -420,8 +423,7 @@ test_weights (Fixture *fixture, gconstpointer data)
 static void
 test_arithmetic (Fixture *fixture, gconstpointer data)
 {
-  g_autoptr (GHashTable) prompts
-      = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+  g_autoptr (GHashTable) prompts = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   g_autofree char *first = NULL;
 
   for (PlumbDataPurpose purpose = PLUMB_DATA_TRAIN; purpose <= PLUMB_DATA_WARMUP; purpose++)

@@ -216,8 +216,8 @@ test_plain (void)
 static void
 test_sum (void)
 {
-  g_autoptr (PlumbReward) reward = make_reward (
-      "[reward]\nfunctions = exact:2, length:0.5\n[reward length]\nmax=10\n", NULL);
+  g_autoptr (PlumbReward) reward
+      = make_reward ("[reward]\nfunctions = exact:2, length:0.5\n[reward length]\nmax=10\n", NULL);
   PlumbRewardInput input = { .prompt = "", .response = "a", .answer = "a", .n_tokens = 15 };
   PlumbRewardScore result;
   double parts[2];
@@ -306,15 +306,16 @@ test_program (void)
   {
     /* Kept alive: it counts its calls. Requests larger than a pipe go through. */
     g_autoptr (PlumbReward) reward = make_program (
-        folder, "n=0\nwhile read -r line; do n=$((n+1)); echo \"{\\\"reward\\\": $n}\"; done\n", "20");
+        folder, "n=0\nwhile read -r line; do n=$((n+1)); echo \"{\\\"reward\\\": $n}\"; done\n",
+        "20");
 
     g_assert_cmpfloat (score (reward, "a", NULL), ==, 1);
     g_assert_cmpfloat (score (reward, big, "b"), ==, 2);
     g_assert_cmpfloat (score (reward, "quote \" and \n line", NULL), ==, 3);
   }
   {
-    g_autoptr (PlumbReward) reward
-        = make_program (folder, "while read -r line; do echo '{\"failed\": \"no compiler\"}'; done\n", "20");
+    g_autoptr (PlumbReward) reward = make_program (
+        folder, "while read -r line; do echo '{\"failed\": \"no compiler\"}'; done\n", "20");
 
     assert_failed (reward, "no compiler");
   }

@@ -256,7 +256,8 @@ test_status_file (Fixture *fixture, gconstpointer data)
   g_autoptr (PlumbRunStatus) status = plumb_run_status_new (), read = NULL;
   g_autofree char *path = g_build_filename (fixture->run, PLUMB_RUN_STATE, NULL);
   g_autoptr (GError) error = NULL;
-  static const char *const damaged[] = { "", "{", "[1]", "{\"pid\": [1], \"exit\": 3, \"id\": {}}" };
+  static const char *const damaged[]
+      = { "", "{", "[1]", "{\"pid\": [1], \"exit\": 3, \"id\": {}}" };
 
   g_assert_true (plumb_run_status_set_self (status, &error));
   g_assert_true (plumb_run_status_is_alive (status));
@@ -322,8 +323,7 @@ main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/run-state/decide", test_decide);
-#define ADD(name, function)                                                                        \
-  g_test_add ("/run/" name, Fixture, NULL, set_up, function, tear_down)
+#define ADD(name, function) g_test_add ("/run/" name, Fixture, NULL, set_up, function, tear_down)
   ADD ("killed", test_killed);
   ADD ("stop", test_stop);
   ADD ("stranger", test_stranger);

@@ -18,7 +18,8 @@ add_range (PlumbSeries *series, gint64 attempt, gint64 first, gint64 last, gint6
 {
   for (gint64 step = first; step <= last; step += by)
     {
-      PlumbPoint p = point (attempt, step, attempt == 1 ? 100.0 / (50 + step) : 100.0 / (130 + step));
+      PlumbPoint p
+          = point (attempt, step, attempt == 1 ? 100.0 / (50 + step) : 100.0 / (130 + step));
 
       plumb_series_add_points (series, &p, 1);
     }
@@ -51,7 +52,7 @@ test_resumed (gconstpointer data)
   g_assert_cmpuint (n, ==, 13);
   for (gsize i = 0; i < n; i++)
     {
-      g_assert_cmpint (points[i].step, ==, 20 + 20 * (gint64) i);
+      g_assert_cmpint (points[i].step, ==, 20 + 20 * (gint64)i);
       g_assert_cmpint (points[i].attempt, ==, points[i].step < 120 ? 1 : 2);
     }
   g_assert_cmpfloat_with_epsilon (points[7].value, 100.0 / 290, 1e-12);
@@ -59,7 +60,7 @@ test_resumed (gconstpointer data)
   g_assert_cmpuint (n, ==, 4);
   for (gsize i = 0; i < n; i++)
     {
-      g_assert_cmpint (points[i].step, ==, 120 + 20 * (gint64) i);
+      g_assert_cmpint (points[i].step, ==, 120 + 20 * (gint64)i);
       g_assert_cmpint (points[i].attempt, ==, 1);
     }
 }
@@ -82,7 +83,7 @@ test_repeats_and_disorder (void)
   points = plumb_series_current (series, &n);
   g_assert_cmpuint (n, ==, 8);
   for (gsize i = 0; i < n; i++)
-    g_assert_cmpint (points[i].step, ==, (gint64) i + 1);
+    g_assert_cmpint (points[i].step, ==, (gint64)i + 1);
   g_assert_cmpfloat (points[1].value, ==, 8); /* the later value of the step */
   plumb_series_superseded (series, &n);
   g_assert_cmpuint (n, ==, 0);

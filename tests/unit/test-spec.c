@@ -45,7 +45,7 @@ test_table (void)
     {
       gboolean in_group = FALSE;
 
-      g_assert_true (g_hash_table_add (seen, (gpointer) fields[i].key));
+      g_assert_true (g_hash_table_add (seen, (gpointer)fields[i].key));
       g_assert_true (plumb_field_find (fields[i].key) == &fields[i]);
       for (gsize g = 0; g < n_groups; g++)
         in_group |= strncmp (fields[i].key, groups[g].name, strlen (groups[g].name)) == 0
@@ -69,23 +69,24 @@ static void
 test_values (void)
 {
   g_autoptr (GPtrArray) problems = plumb_problems_new ();
-  g_autoptr (PlumbSpec) spec = load ("# a comment\n"
-                                     "[run]\n"
-                                     "seed = 7\n"
-                                     "[data]\r\n"
-                                     "train = one.jsonl, /abs/two.jsonl:0.5 , builtin:arithmetic\r\n"
-                                     "shuffle = off\n"
-                                     "prompt_template = Q: {prompt}\\nA:\\s\n"
-                                     "[train]\n"
-                                     "betas=0.8,0.99\n"
-                                     "max_grad_norm = off\n"
-                                     "[telemetry]\n"
-                                     "max_size = 5 MiB\n"
-                                     "[rollout]\n"
-                                     "stop = \\n\\n, a\\,b\n"
-                                     "[reward length]\n"
-                                     "target = 20\n",
-                                     problems);
+  g_autoptr (PlumbSpec) spec
+      = load ("# a comment\n"
+              "[run]\n"
+              "seed = 7\n"
+              "[data]\r\n"
+              "train = one.jsonl, /abs/two.jsonl:0.5 , builtin:arithmetic\r\n"
+              "shuffle = off\n"
+              "prompt_template = Q: {prompt}\\nA:\\s\n"
+              "[train]\n"
+              "betas=0.8,0.99\n"
+              "max_grad_norm = off\n"
+              "[telemetry]\n"
+              "max_size = 5 MiB\n"
+              "[rollout]\n"
+              "stop = \\n\\n, a\\,b\n"
+              "[reward length]\n"
+              "target = 20\n",
+              problems);
   g_auto (GStrv) train = plumb_spec_get_list (spec, "data.train");
   g_auto (GStrv) stop = plumb_spec_get_list (spec, "rollout.stop");
   g_auto (GStrv) options = plumb_spec_list_reward_options (spec, "length");
@@ -136,38 +137,45 @@ static void
 test_all_faults_at_once (void)
 {
   g_autoptr (GPtrArray) problems = plumb_problems_new ();
-  g_autoptr (PlumbSpec) spec = load ("seed = 1\n"              /* 1: no group */
-                                     "[run]\n"                 /* 2 */
-                                     "sede = 1\n"              /* 3: misspelt */
-                                     "seed = 1\n"              /* 4 */
-                                     "seed = 2\n"              /* 5: twice */
-                                     "algorithm = grop\n"      /* 6: no such choice */
-                                     "[rolout]\n"              /* 7: unknown group */
-                                     "samples = 4\n"           /* 8: not reported again */
-                                     "[train]\n"               /* 9 */
-                                     "learning_rate = nan\n"   /* 10 */
-                                     "epsilon = inf\n"         /* 11 */
-                                     "weight_decay = 0x1p3\n"  /* 12 */
-                                     "batch = 12.5\n"          /* 13 */
-                                     "warmup = 1e999\n"        /* 14 */
-                                     "rubbish\n"               /* 15 */
-                                     "betas = 0.9\n"           /* 16 */
-                                     "[eval]\n"                /* 17 */
-                                     "samples = 0\n"           /* 18: out of range */
-                                     "[train\n",               /* 19 */
+  g_autoptr (PlumbSpec) spec = load ("seed = 1\n"             /* 1: no group */
+                                     "[run]\n"                /* 2 */
+                                     "sede = 1\n"             /* 3: misspelt */
+                                     "seed = 1\n"             /* 4 */
+                                     "seed = 2\n"             /* 5: twice */
+                                     "algorithm = grop\n"     /* 6: no such choice */
+                                     "[rolout]\n"             /* 7: unknown group */
+                                     "samples = 4\n"          /* 8: not reported again */
+                                     "[train]\n"              /* 9 */
+                                     "learning_rate = nan\n"  /* 10 */
+                                     "epsilon = inf\n"        /* 11 */
+                                     "weight_decay = 0x1p3\n" /* 12 */
+                                     "batch = 12.5\n"         /* 13 */
+                                     "warmup = 1e999\n"       /* 14 */
+                                     "rubbish\n"              /* 15 */
+                                     "betas = 0.9\n"          /* 16 */
+                                     "[eval]\n"               /* 17 */
+                                     "samples = 0\n"          /* 18: out of range */
+                                     "[train\n",              /* 19 */
                                      problems);
   const struct
   {
     guint line;
     const char *key, *remedy;
   } expected[] = {
-    { 1, NULL, "[run]" },        { 3, "run.sede", "run.seed" },
-    { 5, "run.seed", "remove" }, { 6, "run.algorithm", "did you mean grpo" },
-    { 7, NULL, "[rollout]" },    { 10, "train.learning_rate", NULL },
-    { 11, "train.epsilon", NULL }, { 12, "train.weight_decay", NULL },
-    { 13, "train.batch", "digits" }, { 14, "train.warmup", NULL },
-    { 15, NULL, "key=value" },   { 16, "train.betas", "two numbers" },
-    { 18, "eval.samples", "at least 1" }, { 19, NULL, NULL },
+    { 1, NULL, "[run]" },
+    { 3, "run.sede", "run.seed" },
+    { 5, "run.seed", "remove" },
+    { 6, "run.algorithm", "did you mean grpo" },
+    { 7, NULL, "[rollout]" },
+    { 10, "train.learning_rate", NULL },
+    { 11, "train.epsilon", NULL },
+    { 12, "train.weight_decay", NULL },
+    { 13, "train.batch", "digits" },
+    { 14, "train.warmup", NULL },
+    { 15, NULL, "key=value" },
+    { 16, "train.betas", "two numbers" },
+    { 18, "eval.samples", "at least 1" },
+    { 19, NULL, NULL },
   };
 
   g_assert_cmpuint (problems->len, ==, G_N_ELEMENTS (expected));
@@ -248,9 +256,9 @@ test_round_trip (void)
   plumb_spec_unset (copy, "reward.exact.x");
   more = plumb_spec_diff (spec, copy);
   g_assert_cmpuint (more->len, ==, 2);
-  g_assert_cmpstr (((PlumbSpecChange *) g_ptr_array_index (more, 0))->before, ==, "42");
-  g_assert_cmpstr (((PlumbSpecChange *) g_ptr_array_index (more, 0))->after, ==, "8");
-  g_assert_null (((PlumbSpecChange *) g_ptr_array_index (more, 1))->after);
+  g_assert_cmpstr (((PlumbSpecChange *)g_ptr_array_index (more, 0))->before, ==, "42");
+  g_assert_cmpstr (((PlumbSpecChange *)g_ptr_array_index (more, 0))->after, ==, "8");
+  g_assert_null (((PlumbSpecChange *)g_ptr_array_index (more, 1))->after);
 
   plumb_spec_resolve_settings (spec);
   full = plumb_spec_to_resolved_text (spec);
@@ -274,9 +282,9 @@ test_cross_checks (void)
                                      "[reward]\nclip=5,-5\n",
                                      problems);
   static const char *const keys[]
-      = { "model.new.layers",  "model.new.heads", "data.train",       "data.prompt_template",
-          "rollout.samples",   "train.batch",     "warmup.data",      "data.eval",
-          "reward.exact.x",    "reward.clip",     "reward.functions" };
+      = { "model.new.layers", "model.new.heads", "data.train",      "data.prompt_template",
+          "rollout.samples",  "train.batch",     "warmup.data",     "data.eval",
+          "reward.exact.x",   "reward.clip",     "reward.functions" };
 
   g_assert_cmpuint (problems->len, ==, 0);
   plumb_spec_validate (spec, problems);

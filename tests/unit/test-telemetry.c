@@ -40,8 +40,7 @@ static PlumbTelemetry *
 open_writer (Store *store, gint64 max_bytes)
 {
   g_autoptr (GError) error = NULL;
-  PlumbTelemetry *telemetry
-      = plumb_telemetry_open (store->path, store->samples, max_bytes, &error);
+  PlumbTelemetry *telemetry = plumb_telemetry_open (store->path, store->samples, max_bytes, &error);
 
   g_assert_no_error (error);
   return telemetry;
@@ -97,16 +96,17 @@ test_write_and_read (Store *store, gconstpointer data)
   g_assert_cmpstr (find_series (chunk, "kl/reference")->unit, ==, "nats");
   event = g_ptr_array_index (chunk->events, 0);
   g_assert_cmpint (event->level, ==, PLUMB_EVENT_WARNING);
-  g_assert_cmpstr (event->message, ==, "skipped \xef\xbf\xbd"
-                                       "7");
-  g_assert_cmpfloat (((PlumbPhase *) g_ptr_array_index (chunk->phases, 0))->end, ==, 11.5);
+  g_assert_cmpstr (event->message, ==,
+                   "skipped \xef\xbf\xbd"
+                   "7");
+  g_assert_cmpfloat (((PlumbPhase *)g_ptr_array_index (chunk->phases, 0))->end, ==, 11.5);
 
-  g_assert_true (plumb_telemetry_end_attempt (telemetry, PLUMB_OUTCOME_STOPPED, 0, 2, "done",
-                                              &error));
+  g_assert_true (
+      plumb_telemetry_end_attempt (telemetry, PLUMB_OUTCOME_STOPPED, 0, 2, "done", &error));
   g_assert_true (plumb_telemetry_reader_changed (reader));
   rest = plumb_telemetry_reader_read (reader, chunk->last_seq, &error);
   g_assert_cmpuint (plumb_chunk_n_rows (rest), ==, 1);
-  g_assert_cmpint (((PlumbAttemptEnd *) g_ptr_array_index (rest->attempt_ends, 0))->outcome, ==,
+  g_assert_cmpint (((PlumbAttemptEnd *)g_ptr_array_index (rest->attempt_ends, 0))->outcome, ==,
                    PLUMB_OUTCOME_STOPPED);
   /* The reader has left the file by now, so that it becomes one that opens anywhere. */
   g_assert_true (plumb_telemetry_close (telemetry, &error));
@@ -141,7 +141,7 @@ test_bounded_chunks (Store *store, gconstpointer data)
       g_assert_no_error (error);
       g_assert_cmpuint (plumb_chunk_n_rows (chunk), <=, PLUMB_CHUNK_MAX_ROWS);
       for (guint i = 0; i < chunk->series->len; i++)
-        points += ((PlumbPoints *) g_ptr_array_index (chunk->series, i))->n_points;
+        points += ((PlumbPoints *)g_ptr_array_index (chunk->series, i))->n_points;
       seq = chunk->last_seq;
       more = chunk->more;
       chunks++;
@@ -189,7 +189,7 @@ test_killed_writer (Store *store, gconstpointer data)
   g_assert_true (plumb_telemetry_flush (telemetry, &error));
   all = plumb_telemetry_reader_read (reader, 0, &error);
   g_assert_cmpuint (plumb_chunk_n_rows (all), ==, 24);
-  g_assert_cmpint (((PlumbAttempt *) g_ptr_array_index (all->attempts, 1))->from_step, ==, 10);
+  g_assert_cmpint (((PlumbAttempt *)g_ptr_array_index (all->attempts, 1))->from_step, ==, 10);
   plumb_telemetry_close (telemetry, NULL);
 }
 
@@ -253,7 +253,7 @@ test_samples (Store *store, gconstpointer data)
   g_assert_true (plumb_telemetry_flush (telemetry, &error));
   after = plumb_samples_read (store->samples, 0, 100, 100, FALSE, &error);
   g_assert_cmpuint (after->len, ==, 9);
-  g_assert_cmpint (((PlumbSample *) g_ptr_array_index (after, 8))->attempt, ==, 2);
+  g_assert_cmpint (((PlumbSample *)g_ptr_array_index (after, 8))->attempt, ==, 2);
   g_assert_true (plumb_telemetry_close (telemetry, &error));
 }
 

@@ -11,9 +11,11 @@
 #include "tests/unit/shared.h"
 #include "tests/unit/temporary.h"
 
-/* A small byte-level tokenizer with the split of Llama 3 and a few merges, and one with byte fallback. */
+/* A small byte-level tokenizer with the split of Llama 3 and a few merges, and one with byte
+ * fallback. */
 static const char byte_level[]
-    = "{\"added_tokens\":[{\"id\":300,\"content\":\"<|end|>\",\"special\":true,\"normalized\":false},"
+    = "{\"added_tokens\":[{\"id\":300,\"content\":\"<|end|>\",\"special\":true,\"normalized\":"
+      "false},"
       " {\"id\":301,\"content\":\"<tool>\",\"special\":false,\"normalized\":false}],"
       "\"normalizer\":{\"type\":\"NFC\"},"
       "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":"
@@ -79,8 +81,12 @@ load_byte_level (gboolean ignore_merges)
 }
 
 static void
-assert_ids (PlumbTokenizer *tokenizer, const char *text, gssize length, gboolean special,
-            const gint32 *expected, gsize n)
+assert_ids (PlumbTokenizer *tokenizer,
+            const char *text,
+            gssize length,
+            gboolean special,
+            const gint32 *expected,
+            gsize n)
 {
   g_autoptr (GArray) ids = g_array_new (FALSE, FALSE, sizeof (gint32));
   g_autoptr (GError) error = NULL;
@@ -104,8 +110,8 @@ assert_ids (PlumbTokenizer *tokenizer, const char *text, gssize length, gboolean
   while (0)
 
 static void
-assert_text (PlumbTokenizer *tokenizer, const gint32 *ids, gsize n, gboolean skip,
-             const char *expected)
+assert_text (
+    PlumbTokenizer *tokenizer, const gint32 *ids, gsize n, gboolean skip, const char *expected)
 {
   g_autoptr (GError) error = NULL;
   g_autofree char *text = plumb_tokenizer_decode (tokenizer, ids, n, skip, &error);
@@ -226,7 +232,8 @@ test_bytes (void)
   eos = plumb_tokenizer_eos (tokenizer, &n);
   g_assert_cmpuint (n, ==, 1);
   g_assert_cmpint (eos[0], ==, 257);
-  ASSERT_IDS (tokenizer, "1+2=\n\"\\ \xc3\xa9", '1', '+', '2', '=', '\n', '"', '\\', ' ', 0xc3, 0xa9);
+  ASSERT_IDS (tokenizer, "1+2=\n\"\\ \xc3\xa9", '1', '+', '2', '=', '\n', '"', '\\', ' ', 0xc3,
+              0xa9);
   assert_ids (tokenizer, "12", -1, TRUE, (gint32[]){ 256, '1', '2' }, 3);
   for (int i = 0; i < 260; i++)
     ids[i] = i;
@@ -268,11 +275,16 @@ test_refused (void)
     { "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a a\"]}}", "lacks" },
     { "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"aa\"]}}", "pair" },
     { "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[[\"a\"]]}}", "pair" },
-    { "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"end_of_word_suffix\":\"</w>\"}}", "suffix" },
-    { "{\"normalizer\":{\"type\":\"Lowercase\"},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0}}}", "Lowercase" },
-    { "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},\"behavior\":\"Isolated\"},"
-      "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0}}}", "regular expression" },
-    { "{\"added_tokens\":[{\"content\":\"x\"}],\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0}}}", "id" },
+    { "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"end_of_word_suffix\":\"</w>\"}}",
+      "suffix" },
+    { "{\"normalizer\":{\"type\":\"Lowercase\"},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0}}}",
+      "Lowercase" },
+    { "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},\"behavior\":"
+      "\"Isolated\"},"
+      "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0}}}",
+      "regular expression" },
+    { "{\"added_tokens\":[{\"content\":\"x\"}],\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0}}}",
+      "id" },
   };
 
   for (gsize i = 0; i < G_N_ELEMENTS (cases); i++)
@@ -377,7 +389,7 @@ test_real_vectors (gconstpointer data)
 static void
 test_real_model (gconstpointer data)
 {
-  g_autofree char *name = g_strdup_printf ("models/%s", (const char *) data);
+  g_autofree char *name = g_strdup_printf ("models/%s", (const char *)data);
   g_autofree char *folder = shared_file (name), *vectors = NULL;
   g_autoptr (PlumbTokenizer) tokenizer = NULL;
   g_autoptr (JsonParser) parser = json_parser_new ();
@@ -418,7 +430,7 @@ test_spaces_stay (void)
       g_autoptr (GArray) ids = g_array_new (FALSE, FALSE, sizeof (gint32));
 
       g_assert_true (plumb_tokenizer_encode (tokenizer, texts[i], -1, FALSE, ids, NULL));
-      assert_text (tokenizer, (gint32 *) ids->data, ids->len, FALSE, texts[i]);
+      assert_text (tokenizer, (gpointer)ids->data, ids->len, FALSE, texts[i]);
     }
 }
 

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Any bytes as a tokenizer.json; if it loads, a text goes through it and back. */
+#include "config.h"
+
+#include <unistd.h>
+
+#include <glib/gstdio.h>
+
+#include "engine/text/tokenizer.h"
+
+int LLVMFuzzerTestOneInput (const guint8 *data, gsize size);
+
+static const char *
+folder (void)
+{
+  static char *path;
+
+  if (path == NULL)
+    path = g_dir_make_tmp ("plumbline-fuzz-XXXXXX", NULL);
+  return path;
+}
+
+int
+LLVMFuzzerTestOneInput (const guint8 *data, gsize size)
+{
+  static const char text[] = "<s> a ab  1234\n\xc3\xa9";
+  g_autofree char *file = g_build_filename (folder (), "tokenizer.json", NULL);
+  g_autoptr (GArray) ids = g_array_new (FALSE, FALSE, sizeof (gint32));
+  g_autoptr (PlumbTokenizer) tokenizer = NULL;
+
+  if (!g_file_set_contents_full (file, (const char *)data, size, G_FILE_SET_CONTENTS_NONE, 0600,
+                                 NULL))
+    return 0;
+  tokenizer = plumb_tokenizer_load (folder (), NULL);
+  if (tokenizer != NULL && plumb_tokenizer_encode (tokenizer, text, -1, TRUE, ids, NULL))
+    {
+      g_autofree char *back
+          = plumb_tokenizer_decode (tokenizer, (gpointer)ids->data, ids->len, FALSE, NULL);
+
+      if (back != NULL && !g_utf8_validate (back, -1, NULL))
+        g_error ("decoded to invalid UTF-8");
+    }
+  return 0;
+}
