@@ -40,7 +40,7 @@ position_fields (PlumbPosition *p, PositionField fields[N_POSITION])
   const PositionField all[N_POSITION] = {
     { "step", &p->step },       { "stage_step", &p->stage_step },   { "updates", &p->updates },
     { "ordinal", &p->ordinal }, { "tokens", &p->tokens },           { "samples", &p->samples },
-    { "epoch", &p->cursor.epoch }, { "position", &p->cursor.position },
+    { "epoch", (gint64 *) &p->epoch }, { "row", (gint64 *) &p->row },
   };
   for (int i = 0; i < N_POSITION; i++)
     fields[i] = all[i];
@@ -63,6 +63,8 @@ static gboolean
 write_position (PlumbRun *run, const char *dir, GError **error)
 {
   PlumbPosition position = run->position;
+  position.epoch = plumb_data_cursor_epoch (run->cursor);
+  position.row = plumb_data_cursor_position (run->cursor);
   PositionField fields[N_POSITION];
   position_fields (&position, fields);
   g_autoptr (JsonBuilder) builder = json_builder_new ();
@@ -88,20 +90,22 @@ write_position (PlumbRun *run, const char *dir, GError **error)
                                    0644, error);
 }
 
-static GVariant *
-folder_body (const char *folder, gboolean model_only)
+static gboolean
+ask_folder (PlumbRun *run, PlumbMessageKind kind, const char *folder, const char *model_only, GError **error)
 {
   g_autoptr (GVariantDict) body = g_variant_dict_new (NULL);
   g_variant_dict_insert (body, "folder", "s", folder);
-  g_variant_dict_insert (body, "model-only", "b", model_only);
-  return g_variant_dict_end (body);
+  g_variant_dict_insert (body, "model-only", "b", model_only != NULL);
+  if (model_only)
+    g_variant_dict_insert (body, "name", "s", model_only);
+  g_autoptr (GVariant) answer = plumb_crew_ask (run->crew, kind, g_variant_dict_end (body), error);
+  return answer != NULL;
 }
 
-static gboolean
-ask_folder (PlumbRun *run, PlumbMessageKind kind, const char *folder, GError **error)
+gboolean
+plumb_run_save_model (PlumbRun *run, const char *folder, const char *name, GError **error)
 {
-  g_autoptr (GVariant) answer = plumb_crew_ask (run->crew, kind, folder_body (folder, FALSE), error);
-  return answer != NULL;
+  return ask_folder (run, PLUMB_MESSAGE_SAVE, folder, name, error);
 }
 
 static int
@@ -161,7 +165,7 @@ plumb_run_save_checkpoint (PlumbRun *run, GError **error)
                    g_strerror (errno));
       return FALSE;
     }
-  gboolean ok = ask_folder (run, PLUMB_MESSAGE_SAVE, aside, error) && write_position (run, aside, error)
+  gboolean ok = ask_folder (run, PLUMB_MESSAGE_SAVE, aside, NULL, error) && write_position (run, aside, error)
                 && plumb_sync_folder (aside, error);
   if (ok && g_rename (aside, path) != 0)
     {
@@ -247,5 +251,5 @@ gboolean
 plumb_run_load_checkpoint (PlumbRun *run, gint64 step, GError **error)
 {
   g_autofree char *path = plumb_run_checkpoint_path (run->dir, step);
-  return read_position (run, path, error) && ask_folder (run, PLUMB_MESSAGE_LOAD, path, error);
+  return read_position (run, path, error) && ask_folder (run, PLUMB_MESSAGE_LOAD, path, NULL, error);
 }

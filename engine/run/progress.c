@@ -15,13 +15,26 @@
 struct _PlumbProgress
 {
   gboolean terminal, drawn;
-  gint64 last_line;
+  gint64 last_line, last_log;
+  FILE *log; /* or NULL */
 };
 
+static void
+log_line (PlumbProgress *self, const char *text)
+{
+  if (!self->log)
+    return;
+  g_autoptr (GDateTime) now = g_date_time_new_now_local ();
+  g_autofree char *stamp = g_date_time_format (now, "%H:%M:%S");
+  fprintf (self->log, "%s  %s\n", stamp, text);
+  fflush (self->log);
+}
+
 PlumbProgress *
-plumb_progress_new (void)
+plumb_progress_new (const char *log_path)
 {
   PlumbProgress *self = g_new0 (PlumbProgress, 1);
+  self->log = log_path ? fopen (log_path, "ae") : NULL;
   self->terminal = isatty (STDOUT_FILENO);
   return self;
 }
@@ -42,6 +55,8 @@ plumb_progress_free (PlumbProgress *self)
   if (self->drawn)
     fputc ('\n', stdout);
   fflush (stdout);
+  if (self->log)
+    fclose (self->log);
   g_free (self);
 }
 
@@ -55,6 +70,7 @@ plumb_progress_say (PlumbProgress *self, const char *format, ...)
   clear_bar (self);
   fprintf (stdout, "%s\n", text);
   fflush (stdout);
+  log_line (self, text);
 }
 
 static char *
@@ -86,6 +102,12 @@ plumb_progress_show (PlumbProgress *self, gint64 step, gint64 total, double eta,
   g_autofree char *left = format_eta (eta);
   g_autofree char *of = total > 0 ? g_strdup_printf ("/%" G_GINT64_FORMAT, total) : g_strdup ("");
   gint64 now = g_get_monotonic_time ();
+  if (keep || !self->last_log || now - self->last_log >= LINE_INTERVAL)
+    {
+      g_autofree char *line = g_strdup_printf ("step %" G_GINT64_FORMAT "%s  %s%s", step, of, words, left);
+      log_line (self, line);
+      self->last_log = now;
+    }
   if (!self->terminal)
     {
       if (!keep && self->last_line && now - self->last_line < LINE_INTERVAL)

@@ -8,7 +8,8 @@ G_BEGIN_DECLS
 /* What a person at a terminal sees: a bar that is redrawn in place, or plain lines elsewhere. */
 typedef struct _PlumbProgress PlumbProgress;
 
-PlumbProgress *plumb_progress_new (void);
+/* Lines that stay also go to the log at `log_path` (NULL: none, standard output is the log already). */
+PlumbProgress *plumb_progress_new (const char *log_path);
 void plumb_progress_free (PlumbProgress *progress);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (PlumbProgress, plumb_progress_free)
 

@@ -34,7 +34,7 @@ record_lengths (PlumbRun *run, const PlumbBatch *batch)
   g_autofree int *lengths = g_new (int, n);
   for (int s = 0; s < n; s++)
     {
-      int prompt = batch->prompt_lengths[s / batch->samples];
+      int prompt = (int) batch->data[s / batch->samples]->prompt_ids->len;
       lengths[s] = e->offsets[s + 1] - e->offsets[s] - prompt;
       longest = MAX (longest, lengths[s]);
       sum += lengths[s];
@@ -71,6 +71,7 @@ record_rewards (PlumbRun *run, const PlumbBatch *batch)
     return;
   double mean = sum / scored;
   plumb_run_point (run, "reward/mean", mean);
+  run->last_reward = mean;
   plumb_run_point (run, "reward/std", sqrt (MAX (0, squares / scored - mean * mean)));
   plumb_run_point (run, "reward/min", least);
   plumb_run_point (run, "reward/max", most);
@@ -140,19 +141,19 @@ plumb_run_record_batch (PlumbRun *run, const PlumbBatch *batch, const struct plu
 static void
 record_parts (PlumbRun *run, const PlumbBatch *batch)
 {
-  gsize n_parts = 0;
-  const char *const *names = plumb_reward_part_names (run->reward, &n_parts);
-  for (gsize p = 0; p < n_parts; p++)
+  guint n_parts = plumb_reward_n_parts (run->reward);
+  for (guint p = 0; p < n_parts; p++)
     {
       double sum = 0;
       int n = 0;
       for (int s = 0; s < batch->experience->sequences; s++)
-        if (isfinite (batch->scores[s].parts[p]))
+        if (isfinite (batch->parts[(gsize) s * n_parts + p]))
           {
-            sum += batch->scores[s].parts[p];
+            sum += batch->parts[(gsize) s * n_parts + p];
             n++;
           }
-      g_autofree char *metric = g_strconcat ("reward/part/", names[p], NULL);
+      g_autofree char *metric
+          = g_strconcat ("reward/part/", plumb_reward_part_name (run->reward, p), NULL);
       if (n > 0)
         plumb_run_point (run, metric, sum / n);
     }
@@ -168,7 +169,7 @@ static void
 add_token_detail (PlumbRun *run, const PlumbBatch *batch, int s, PlumbSample *sample)
 {
   const struct plumb_experience *e = batch->experience;
-  int first = e->offsets[s] + batch->prompt_lengths[s / batch->samples];
+  int first = e->offsets[s] + (int) batch->data[s / batch->samples]->prompt_ids->len;
   gsize n = (gsize) (e->offsets[s + 1] - first);
   g_autofree float *kl = g_new (float, n + 1), *advantages = g_new (float, n + 1);
   for (gsize i = 0; i < n; i++)
@@ -186,34 +187,35 @@ static PlumbSample *
 make_sample (PlumbRun *run, const PlumbBatch *batch, int s, gboolean evaluation, const char *set)
 {
   const struct plumb_experience *e = batch->experience;
-  int prompt = s / batch->samples, length = batch->prompt_lengths[prompt];
+  int prompt = s / batch->samples;
+  const PlumbDataRow *row = batch->data[prompt];
+  gsize length = row->prompt_ids->len, whole = (gsize) (e->offsets[s + 1] - e->offsets[s]);
   PlumbSample *sample = plumb_sample_new ();
-  PlumbDataSet *data = evaluation ? run->eval : run->train;
-  gsize n_parts = 0;
-  const char *const *names = plumb_reward_part_names (run->reward, &n_parts);
+  guint n_parts = plumb_reward_n_parts (run->reward);
   sample->step = run->position.step;
   sample->attempt = plumb_telemetry_attempt (run->telemetry);
   sample->prompt = batch->ordinals[prompt];
   sample->sample = s % batch->samples;
   sample->eval = evaluation;
   sample->set = g_strdup (set);
-  sample->prompt_text = g_strdup (plumb_data_set_prompt (data, batch->rows[prompt]));
-  sample->answer = g_strdup (plumb_data_set_answer (data, batch->rows[prompt]));
+  sample->prompt_text = g_strdup (row->prompt);
+  sample->answer = g_strdup (row->answer);
   sample->response_text = g_strdup (batch->responses[s]);
   sample->reward = e->reward[s];
   sample->failed = !e->scored[s];
   sample->reason = g_strdup (batch->scores[s].reason);
   sample->n_parts = n_parts;
   sample->part_names = g_new0 (char *, n_parts + 1);
-  sample->part_values = g_memdup2 (batch->scores[s].parts, n_parts * sizeof (double));
-  for (gsize p = 0; p < n_parts; p++)
-    sample->part_names[p] = g_strdup (names[p]);
+  sample->part_values
+      = g_memdup2 (batch->parts + (gsize) s * n_parts, MAX (1, n_parts) * sizeof (double));
+  for (guint p = 0; p < n_parts; p++)
+    sample->part_names[p] = g_strdup (plumb_reward_part_name (run->reward, p));
   sample->advantage = evaluation || !e->scored[s] ? NAN : e->advantage[e->offsets[s + 1] - 1];
   sample->finish = g_strdup (batch->finish[s] == PLUMB_FINISH_STOP ? "stop" : "length");
   sample->policy_version = e->version[e->offsets[s + 1] - 1];
   sample->prompt_ids = g_bytes_new (e->ids + e->offsets[s], length * sizeof (gint32));
-  sample->response_ids = g_bytes_new (e->ids + e->offsets[s] + length,
-                                      (gsize) (e->offsets[s + 1] - e->offsets[s] - length) * sizeof (gint32));
+  sample->response_ids
+      = g_bytes_new (e->ids + e->offsets[s] + length, (whole - length) * sizeof (gint32));
   if (!evaluation && plumb_spec_get_boolean (run->spec, "telemetry.token_detail"))
     add_token_detail (run, batch, s, sample);
   return sample;
@@ -238,6 +240,7 @@ plumb_run_record_updates (PlumbRun *run, const PlumbUpdateSums *sums, const char
   const struct plumb_policy_statistics *s = &sums->statistics;
   double tokens = MAX (1, s->tokens), updates = MAX (1, sums->updates);
   plumb_run_point (run, loss, s->loss / updates);
+  run->last_loss = s->loss / updates;
   plumb_run_point (run, "policy/grad_norm", sums->gradient_norm / updates);
   plumb_run_point (run, "policy/learning_rate", sums->learning_rate);
   if (g_str_equal (loss, "loss/sft"))

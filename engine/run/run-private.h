@@ -32,7 +32,7 @@ typedef struct
   gint64 ordinal;     /* prompts generated so far: numbers the next one */
   gint64 tokens, samples;
   PlumbStage stage;
-  PlumbDataCursor cursor; /* of the present stage's data */
+  guint64 epoch, row; /* place in the present stage's data */
   double pass1;       /* last measured accuracy; < 0: none */
 } PlumbPosition;
 
@@ -57,6 +57,7 @@ struct _PlumbRun
   PlumbTokenizer *tokenizer;
   PlumbReward *reward;                      /* NULL: offline */
   PlumbDataSet *train, *eval, *warmup;      /* NULL: none */
+  PlumbDataCursor *cursor;                  /* in the present stage's data */
   PlumbPosition position;
   gint64 steps[2];                          /* of each stage; supervised: at most */
   char *start_model;                        /* folder that the policy starts from */
@@ -71,7 +72,10 @@ struct _PlumbRun
   GArray *phase_seconds;                    /* of double, latest phases */
   gint64 last_done;                         /* samples that the worker had ready at the last tick */
   gboolean silence_told;
-  double step_seconds;                      /* of the last step */
+  double step_seconds, step_average;        /* of the last step; of the last ones */
+  double last_reward, last_loss;            /* for the progress line */
+  gboolean reference_kept;                  /* RUN/reference holds what the policy was when its stage began */
+  gboolean telemetry_told;                  /* that it cannot be written */
 };
 
 /* keeper.c: heartbeat, phases and signals. */
@@ -84,20 +88,17 @@ void plumb_run_end_phase (PlumbRun *run);
 gboolean plumb_run_tick (PlumbRun *run, gint64 done, gint64 of);
 gboolean plumb_run_write_state (PlumbRun *run, GError **error);
 
-/* prepare.c: everything that is opened before the first step. */
-gboolean plumb_run_prepare (PlumbRun *run, gboolean resume, GError **error);
-
 /* generate.c: prompts in, scored experience out. */
 typedef struct
 {
   struct plumb_experience *experience; /* sequences in the order of prompts and samples */
   int prompts, samples;
-  gint64 *rows;      /* (prompts) rows of the data set */
-  gint64 *ordinals;  /* (prompts) */
-  int *prompt_lengths; /* (prompts) */
+  PlumbDataRow **data; /* (prompts) */
+  gint64 *ordinals;    /* (prompts) */
   char **responses;  /* (sequences) text */
   gint32 *finish;    /* (sequences) PlumbFinish */
-  PlumbScore *scores; /* (sequences) */
+  PlumbRewardScore *scores; /* (sequences) */
+  double *parts;     /* (sequences, parts of the reward) */
   gint64 generated, prefill, shared; /* tokens */
   double kv_used, running;
   double seconds;
@@ -109,7 +110,7 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (PlumbBatch, plumb_batch_free)
 typedef struct
 {
   PlumbDataSet *set;
-  const gint64 *rows;
+  const gsize *rows; /* (prompts) */
   int prompts, samples;
   gint64 first_ordinal;
   double temperature;
@@ -143,6 +144,8 @@ gboolean plumb_run_show (PlumbRun *run, gboolean after, GError **error);
 /* checkpoint.c */
 gboolean plumb_run_save_checkpoint (PlumbRun *run, GError **error);
 gboolean plumb_run_load_checkpoint (PlumbRun *run, gint64 step, GError **error);
+/* Writes the policy as the Hugging Face folder FOLDER/NAME. */
+gboolean plumb_run_save_model (PlumbRun *run, const char *folder, const char *name, GError **error);
 char *plumb_run_checkpoint_path (const char *dir, gint64 step);
 
 /* record.c */

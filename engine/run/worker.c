@@ -20,6 +20,7 @@ typedef struct
   guint32 number;
   const PlumbMessage *request; /* being answered */
   gint64 last_progress;
+  gboolean closing; /* told to end in the middle of a request */
   PlumbWorkerSettings settings;
   PlumbDevice *device;
   PlumbModel *policy, *reference;
@@ -52,7 +53,7 @@ reply (Worker *self, PlumbMessageKind kind, GVariant *body, GError **error)
   return plumb_message_send (self->socket, FALSE, message, error);
 }
 
-/* Tells now and then that work goes on. */
+/* Tells now and then that work goes on, and hears whether it still should. */
 static gboolean
 report_progress (Worker *self, gint64 done, gint64 of, GError **error)
 {
@@ -60,6 +61,13 @@ report_progress (Worker *self, gint64 done, gint64 of, GError **error)
   if (now - self->last_progress < PROGRESS_INTERVAL)
     return TRUE;
   self->last_progress = now;
+  g_autoptr (PlumbMessage) message = plumb_message_receive (self->socket, FALSE, 0, error);
+  if (message && message->kind == PLUMB_MESSAGE_CLOSE)
+    {
+      self->closing = TRUE;
+      g_set_error (error, PLUMB_ERROR, PLUMB_EXIT_INTERRUPTED, "interrupted");
+      return FALSE;
+    }
   g_autoptr (GVariantDict) body = g_variant_dict_new (NULL);
   g_variant_dict_insert (body, "done", "x", done);
   g_variant_dict_insert (body, "of", "x", of);
@@ -386,13 +394,15 @@ folder_file (GVariant *body, const char *name, GError **error)
   return NULL;
 }
 
-/* The policy as a Hugging Face folder FOLDER/model, and the optimizer's state beside it unless only the
- * model is wanted. */
+/* The policy (or the reference) as a Hugging Face folder FOLDER/NAME, and the optimizer's state beside it unless
+ * only the model is wanted. */
 static GVariant *
 handle_save (Worker *self, GVariant *body, GError **error)
 {
   gboolean model_only = FALSE;
-  g_autofree char *model = folder_file (body, "model", error);
+  g_autofree char *name = NULL;
+  g_variant_lookup (body, "name", "s", &name);
+  g_autofree char *model = folder_file (body, name ? name : "model", error);
   g_autofree char *state = folder_file (body, "optimizer.safetensors", NULL);
   g_variant_lookup (body, "model-only", "b", &model_only);
   if (!model || !plumb_model_export (self->policy, self->settings.policy, model, error)
@@ -477,7 +487,8 @@ plumb_worker_serve (void *zmq_context, const char *address, guint32 number)
       g_autoptr (PlumbMessage) request = plumb_message_receive (self.socket, FALSE, 1000, &error);
       if (!request)
         continue;
-      running = request->kind != PLUMB_MESSAGE_CLOSE && answer_request (&self, request, &error);
+      running = request->kind != PLUMB_MESSAGE_CLOSE && answer_request (&self, request, &error)
+                && !self.closing;
       self.request = NULL;
     }
   if (error)

@@ -55,6 +55,9 @@ gsize plumb_tokenizer_longest_token (PlumbTokenizer *tokenizer);
 /* Copies the tokenizer's files as they are into an export folder. */
 gboolean plumb_tokenizer_copy_files (PlumbTokenizer *tokenizer, const char *to_dir, GError **error);
 
+#define PLUMB_BYTES_BOS 256
+#define PLUMB_BYTES_EOS 257
+
 /* Writes the files of a byte tokenizer: ids 0 to 255 are the bytes, 256 <bos>, 257 <eos>, then
  * spare ones up to `vocab_size` (at least 258; 260 is usual). */
 gboolean plumb_tokenizer_write_bytes (const char *dir, guint vocab_size, GError **error);

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Prompts to the worker, completions back, rewards for them: a scored experience. */
+
+#define G_LOG_DOMAIN "plumbline"
+
+#include "config.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "engine/core/error.h"
+#include "engine/run/run-private.h"
+
+void
+plumb_batch_free (PlumbBatch *batch)
+{
+  if (!batch)
+    return;
+  int n = batch->experience ? batch->experience->sequences : 0;
+  for (int s = 0; s < n && batch->scores; s++)
+    plumb_reward_score_clear (&batch->scores[s]);
+  for (int s = 0; s < n && batch->responses; s++)
+    g_free (batch->responses[s]);
+  for (int p = 0; p < batch->prompts && batch->data; p++)
+    plumb_data_row_free (batch->data[p]);
+  plumb_experience_free (batch->experience);
+  g_free (batch->data);
+  g_free (batch->ordinals);
+  g_free (batch->responses);
+  g_free (batch->finish);
+  g_free (batch->scores);
+  g_free (batch->parts);
+  g_free (batch);
+}
+
+/* The body of a GENERATE request. */
+static GVariant *
+request_body (PlumbRun *run, const PlumbAsk *ask, PlumbBatch *batch)
+{
+  PlumbSpec *spec = run->spec;
+  g_autoptr (GArray) ids = g_array_new (FALSE, FALSE, sizeof (gint32));
+  g_autofree gint32 *offsets = g_new0 (gint32, ask->prompts + 1);
+  for (int p = 0; p < ask->prompts; p++)
+    {
+      GArray *prompt = batch->data[p]->prompt_ids;
+      g_array_append_vals (ids, prompt->data, prompt->len);
+      offsets[p + 1] = (gint32) ids->len;
+    }
+  g_autoptr (GVariantDict) body = g_variant_dict_new (NULL);
+  plumb_body_add_array (body, "offsets", offsets, (gsize) ask->prompts + 1, sizeof (gint32));
+  plumb_body_add_array (body, "ids", ids->data, ids->len, sizeof (gint32));
+  plumb_body_add_array (body, "ordinals", batch->ordinals, (gsize) ask->prompts, sizeof (gint64));
+  plumb_body_add_array (body, "stop", run->stop_ids->data, run->stop_ids->len, sizeof (gint32));
+  g_variant_dict_insert (body, "samples", "i", ask->samples);
+  g_variant_dict_insert (body, "temperature", "d", ask->temperature);
+  g_variant_dict_insert (body, "purpose", "i", ask->purpose);
+  g_variant_dict_insert (body, "seed", "x", plumb_spec_get_integer (spec, "run.seed"));
+  g_variant_dict_insert (body, "max-new-tokens", "i",
+                         (int) plumb_spec_get_integer (spec, "rollout.max_new_tokens"));
+  g_variant_dict_insert (body, "min-new-tokens", "i",
+                         (int) plumb_spec_get_integer (spec, "rollout.min_new_tokens"));
+  return g_variant_dict_end (body);
+}
+
+/* The arrays of an answer, copied so that they are aligned. */
+typedef struct
+{
+  gsize n;
+  gint64 *ordinals;
+  gint32 *samples, *finish, *offsets, *ids;
+  float *log_probs;
+} Answer;
+
+static void
+answer_clear (Answer *a)
+{
+  g_free (a->ordinals);
+  g_free (a->samples);
+  g_free (a->finish);
+  g_free (a->offsets);
+  g_free (a->ids);
+  g_free (a->log_probs);
+}
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Answer, answer_clear)
+
+static gpointer
+copy_array (GVariant *body, const char *key, gsize size, gsize expected)
+{
+  gsize n = 0;
+  const void *data = plumb_body_get_array (body, key, size, &n);
+  return data && (n == expected || expected == G_MAXSIZE) ? g_memdup2 (data, MAX (1, n * size)) : NULL;
+}
+
+static gboolean
+read_answer (Answer *a, GVariant *body, gsize expected, GError **error)
+{
+  gsize tokens = 0;
+  a->n = expected;
+  a->ordinals = copy_array (body, "ordinals", sizeof (gint64), expected);
+  a->samples = copy_array (body, "samples", sizeof (gint32), expected);
+  a->finish = copy_array (body, "finish", sizeof (gint32), expected);
+  a->offsets = copy_array (body, "offsets", sizeof (gint32), expected + 1);
+  plumb_body_get_array (body, "ids", sizeof (gint32), &tokens);
+  a->ids = copy_array (body, "ids", sizeof (gint32), tokens);
+  a->log_probs = copy_array (body, "log-probs", sizeof (float), tokens);
+  if (a->ordinals && a->samples && a->finish && a->offsets && a->ids && a->log_probs
+      && (gsize) a->offsets[expected] == tokens)
+    return TRUE;
+  g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "the worker returned other completions than asked for");
+  return FALSE;
+}
+
+static void
+fill_sequence (PlumbBatch *batch, const Answer *a, int s, gsize i, guint64 version)
+{
+  struct plumb_experience *e = batch->experience;
+  GArray *prompt = batch->data[s / batch->samples]->prompt_ids;
+  int first = e->offsets[s], at = first + (int) prompt->len;
+  memcpy (e->ids + first, prompt->data, prompt->len * sizeof (gint32));
+  for (int t = a->offsets[i]; t < a->offsets[i + 1]; t++, at++)
+    {
+      e->ids[at] = a->ids[t];
+      e->mask[at] = 1;
+      e->rollout_logp[at] = a->log_probs[t];
+      e->version[at] = (gint32) version;
+    }
+  e->group[s] = s / batch->samples;
+  e->truncated[s] = a->finish[i] == PLUMB_FINISH_LENGTH;
+  batch->finish[s] = a->finish[i];
+}
+
+static gboolean
+fill_experience (PlumbRun *run, PlumbBatch *batch, const Answer *a, GError **error)
+{
+  int n = batch->prompts * batch->samples, tokens = 0;
+  g_autofree gsize *place = g_new (gsize, n);
+  g_autofree gboolean *seen = g_new0 (gboolean, n);
+  g_autoptr (GHashTable) by_ordinal = g_hash_table_new (g_int64_hash, g_int64_equal);
+  for (int p = 0; p < batch->prompts; p++)
+    g_hash_table_insert (by_ordinal, &batch->ordinals[p], GINT_TO_POINTER (p + 1));
+  for (gsize i = 0; i < a->n; i++)
+    {
+      int p = GPOINTER_TO_INT (g_hash_table_lookup (by_ordinal, &a->ordinals[i])) - 1;
+      int s = p >= 0 && a->samples[i] >= 0 && a->samples[i] < batch->samples
+                  ? p * batch->samples + a->samples[i]
+                  : -1;
+      if (s < 0 || seen[s] || a->offsets[i + 1] <= a->offsets[i])
+        {
+          g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED,
+                       "the worker returned a completion that was not asked for, or twice");
+          return FALSE;
+        }
+      seen[s] = TRUE;
+      place[s] = i;
+    }
+  for (int s = 0; s < n; s++)
+    tokens += (int) batch->data[s / batch->samples]->prompt_ids->len + a->offsets[place[s] + 1]
+              - a->offsets[place[s]];
+  batch->experience = plumb_experience_new (n, tokens);
+  batch->finish = g_new0 (gint32, n);
+  for (int s = 0, at = 0; s < n; s++)
+    {
+      batch->experience->offsets[s] = at;
+      at += (int) batch->data[s / batch->samples]->prompt_ids->len + a->offsets[place[s] + 1]
+            - a->offsets[place[s]];
+      batch->experience->offsets[s + 1] = at;
+      fill_sequence (batch, a, s, place[s], plumb_crew_version (run->crew));
+    }
+  return TRUE;
+}
+
+static void
+read_statistics (PlumbBatch *batch, GVariant *body)
+{
+  gint64 passes = 0, rows = 0;
+  g_variant_lookup (body, "tokens", "x", &batch->generated);
+  g_variant_lookup (body, "prefill-tokens", "x", &batch->prefill);
+  g_variant_lookup (body, "shared-tokens", "x", &batch->shared);
+  g_variant_lookup (body, "kv-used", "d", &batch->kv_used);
+  g_variant_lookup (body, "passes", "x", &passes);
+  g_variant_lookup (body, "decode-rows", "x", &rows);
+  batch->running = (double) rows / MAX (1, passes);
+}
+
+/* The rule of reward.truncated for a response that was cut: 0..1 multiplies, below 0 replaces. */
+static double
+shape_truncated (PlumbRun *run, double reward)
+{
+  double rule = plumb_spec_get_real (run->spec, "reward.truncated");
+  return rule < 0 ? rule : reward * rule;
+}
+
+static gboolean
+score (PlumbRun *run, PlumbBatch *batch, GError **error)
+{
+  struct plumb_experience *e = batch->experience;
+  gboolean shape = plumb_spec_is_set (run->spec, "reward.truncated")
+                   && g_strcmp0 (plumb_spec_get_text (run->spec, "reward.truncated"), "off") != 0;
+  batch->responses = g_new0 (char *, e->sequences + 1);
+  batch->scores = g_new0 (PlumbRewardScore, e->sequences);
+  guint n_parts = plumb_reward_n_parts (run->reward);
+  batch->parts = g_new0 (double, (gsize) e->sequences * n_parts + 1);
+  for (int s = 0; s < e->sequences; s++)
+    {
+      const PlumbDataRow *row = batch->data[s / batch->samples];
+      int first = e->offsets[s] + (int) row->prompt_ids->len;
+      batch->responses[s] = plumb_tokenizer_decode (run->tokenizer, e->ids + first,
+                                                    (gsize) (e->offsets[s + 1] - first), TRUE, error);
+      if (!batch->responses[s])
+        return FALSE;
+      PlumbRewardInput input = { row->prompt, batch->responses[s], row->answer,
+                                 (gsize) (e->offsets[s + 1] - first) };
+      plumb_reward_score (run->reward, &input, &batch->scores[s], batch->parts + (gsize) s * n_parts);
+      e->scored[s] = !batch->scores[s].failed && isfinite (batch->scores[s].value);
+      e->reward[s] = e->scored[s] ? batch->scores[s].value : 0;
+      if (e->scored[s] && e->truncated[s] && shape)
+        e->reward[s] = shape_truncated (run, e->reward[s]);
+      if (s % 64 == 0 && !plumb_run_tick (run, s, e->sequences))
+        {
+          g_set_error (error, PLUMB_ERROR, PLUMB_EXIT_INTERRUPTED, "interrupted");
+          return FALSE;
+        }
+    }
+  return TRUE;
+}
+
+PlumbBatch *
+plumb_run_generate (PlumbRun *run, const PlumbAsk *ask, GError **error)
+{
+  g_autoptr (PlumbBatch) batch = g_new0 (PlumbBatch, 1);
+  batch->prompts = ask->prompts;
+  batch->samples = ask->samples;
+  batch->data = g_new0 (PlumbDataRow *, ask->prompts);
+  batch->ordinals = g_new (gint64, ask->prompts);
+  for (int p = 0; p < ask->prompts; p++)
+    {
+      batch->ordinals[p] = ask->first_ordinal + p;
+      batch->data[p] = plumb_data_set_get (ask->set, ask->rows[p], error);
+      if (!batch->data[p])
+        return NULL;
+    }
+  double start = plumb_telemetry_now (run->telemetry);
+  plumb_run_begin_phase (run, "generate");
+  g_autoptr (GVariant) body
+      = plumb_crew_ask (run->crew, PLUMB_MESSAGE_GENERATE, request_body (run, ask, batch), error);
+  batch->seconds = plumb_telemetry_now (run->telemetry) - start;
+  g_auto (Answer) answer = { 0 };
+  if (!body || !read_answer (&answer, body, (gsize) ask->prompts * ask->samples, error)
+      || !fill_experience (run, batch, &answer, error))
+    return NULL;
+  read_statistics (batch, body);
+  plumb_run_begin_phase (run, "score");
+  gboolean ok = score (run, batch, error);
+  plumb_run_end_phase (run);
+  return ok ? g_steal_pointer (&batch) : NULL;
+}

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Everything that is opened before the first step: model, tokenizer, data, rewards, worker. */
+
+#define G_LOG_DOMAIN "plumbline"
+
+#include "config.h"
+
+#include <errno.h>
+#include <glib/gstdio.h>
+#include <unistd.h>
+
+#include "engine/core/error.h"
+#include "engine/run/prepare.h"
+
+#define DEFAULT_MICRO_BATCH 4096 /* tokens */
+#define DEFAULT_RUNNING 256      /* sequences */
+#define START_FOLDER "start"
+
+/* A made model is a Hugging Face folder like any other: RUN/start. */
+static gboolean
+make_start_model (PlumbSpec *spec, const char *folder, GError **error)
+{
+  g_autofree char *config_path = g_build_filename (folder, "config.json", NULL);
+  g_autofree char *weights_path = g_build_filename (folder, "model.safetensors", NULL);
+  if (g_mkdir_with_parents (folder, 0755) != 0)
+    {
+      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "%s: cannot make the folder: %s", folder,
+                   g_strerror (errno));
+      return FALSE;
+    }
+  if (!plumb_tokenizer_write_bytes (folder, (guint) plumb_spec_get_integer (spec, "model.new.vocab"), error))
+    return FALSE;
+  PlumbModelConfig *config = plumb_model_config_new (
+      (int) plumb_spec_get_integer (spec, "model.new.width"),
+      (int) plumb_spec_get_integer (spec, "model.new.layers"),
+      (int) plumb_spec_get_integer (spec, "model.new.heads"),
+      (int) plumb_spec_get_integer (spec, "model.new.kv_heads"),
+      (int) plumb_spec_get_integer (spec, "model.new.mlp"),
+      (int) plumb_spec_get_integer (spec, "model.new.vocab"),
+      (int) plumb_spec_get_integer (spec, "model.max_length"), error);
+  if (!config)
+    return FALSE;
+  gint32 eos = PLUMB_BYTES_EOS;
+  config->bos = PLUMB_BYTES_BOS;
+  g_array_append_val (config->eos, eos);
+  g_autofree char *json = plumb_model_config_to_json (config);
+  g_autoptr (PlumbDevice) device = plumb_device_open ("cpu", 1 << 20, error);
+  g_autoptr (PlumbModel) model = NULL;
+  if (device)
+    model = plumb_model_new (device, config, DEV_F32, 0,
+                             (guint64) plumb_spec_get_integer (spec, "run.seed"), error);
+  else
+    plumb_model_config_free (config);
+  return model && g_file_set_contents (config_path, json, -1, error)
+         && plumb_weights_save (device, model->table, plumb_model_weights (model), DEV_F32, weights_path,
+                                error);
+}
+
+static char *
+find_start_model (PlumbSpec *spec, const char *dir, GError **error)
+{
+  const char *policy = plumb_spec_get_text (spec, "model.policy");
+  if (policy)
+    return g_strdup (policy);
+  g_autofree char *folder = g_build_filename (dir, START_FOLDER, NULL);
+  g_autofree char *weights = g_build_filename (folder, "model.safetensors", NULL);
+  if (!g_file_test (weights, G_FILE_TEST_EXISTS) && !make_start_model (spec, folder, error))
+    return NULL;
+  return g_steal_pointer (&folder);
+}
+
+/* rollout.stop as ids: numbers, or texts that are one token; without it the model's own EOS ids. */
+static GArray *
+find_stop_ids (PlumbSpec *spec, PlumbTokenizer *tokenizer, GError **error)
+{
+  g_autoptr (GArray) ids = g_array_new (FALSE, FALSE, sizeof (gint32));
+  g_auto (GStrv) stops = plumb_spec_get_list (spec, "rollout.stop");
+  gsize n = 0;
+  const gint32 *eos = plumb_tokenizer_eos (tokenizer, &n);
+  g_array_append_vals (ids, eos, (guint) n);
+  if (stops[0])
+    g_array_set_size (ids, 0);
+  for (int i = 0; stops[i]; i++)
+    {
+      g_autoptr (GArray) encoded = g_array_new (FALSE, FALSE, sizeof (gint32));
+      g_autofree char *text = g_strcompress (stops[i]);
+      gint64 number = -1;
+      if (g_ascii_string_to_signed (stops[i], 10, 0, plumb_tokenizer_vocab_size (tokenizer) - 1, &number, NULL))
+        {
+          gint32 id = (gint32) number;
+          g_array_append_val (ids, id);
+          continue;
+        }
+      if (!plumb_tokenizer_encode (tokenizer, text, -1, FALSE, encoded, error))
+        return NULL;
+      gint32 id = plumb_tokenizer_find (tokenizer, text);
+      if (id < 0 && encoded->len == 1)
+        id = g_array_index (encoded, gint32, 0);
+      if (id < 0)
+        {
+          g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
+                       "rollout.stop: \"%s\" is %u tokens of this model; name a text that is one token, or an id",
+                       stops[i], encoded->len);
+          return NULL;
+        }
+      g_array_append_val (ids, id);
+    }
+  return g_steal_pointer (&ids);
+}
+
+static PlumbDataSet *
+open_data (PlumbRunInputs *in, const char *key, PlumbDataPurpose purpose, GError **error)
+{
+  g_auto (PlumbDataOptions) options = { 0 };
+  if (!plumb_spec_has_value (in->spec, key))
+    return NULL;
+  plumb_data_options_from_spec (&options, in->spec, key, purpose);
+  return plumb_data_set_open (&options, in->tokenizer, in->reports, error);
+}
+
+static gboolean
+open_all_data (PlumbRunInputs *in, GError **error)
+{
+  gboolean online = plumb_spec_algorithm (in->spec) != PLUMB_ALGORITHM_SFT;
+  in->train = open_data (in, "data.train", PLUMB_DATA_TRAIN, error);
+  if (!in->train)
+    return FALSE;
+  if (online && plumb_spec_has_value (in->spec, "data.eval")
+      && !(in->eval = open_data (in, "data.eval", PLUMB_DATA_EVAL, error)))
+    return FALSE;
+  if (online && plumb_spec_get_integer (in->spec, "warmup.steps") > 0
+      && !(in->warmup = open_data (in, "warmup.data", PLUMB_DATA_WARMUP, error)))
+    return FALSE;
+  return TRUE;
+}
+
+gboolean
+plumb_run_inputs_open (PlumbRunInputs *in, PlumbSpec *spec, const char *dir, GError **error)
+{
+  plumb_spec_resolve_settings (spec);
+  in->spec = spec;
+  in->reports = plumb_problems_new ();
+  in->start_model = find_start_model (spec, dir, error);
+  if (!in->start_model)
+    return FALSE;
+  g_autoptr (PlumbModelConfig) config = plumb_model_config_load (in->start_model, error);
+  in->tokenizer = config ? plumb_tokenizer_load (in->start_model, error) : NULL;
+  if (!in->tokenizer)
+    return FALSE;
+  if ((int) plumb_tokenizer_vocab_size (in->tokenizer) > config->vocabulary)
+    {
+      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
+                   "%s: the tokenizer knows ids up to %u but the model's vocab_size is %d", in->start_model,
+                   plumb_tokenizer_vocab_size (in->tokenizer) - 1, config->vocabulary);
+      return FALSE;
+    }
+  gint64 longest = plumb_spec_get_integer (spec, "model.max_length");
+  if (longest > config->positions)
+    {
+      g_autofree char *text = g_strdup_printf ("%d", config->positions);
+      g_message ("model.max_length %" G_GINT64_FORMAT " is more than the model's context; %s is used", longest,
+                 text);
+      if (!plumb_spec_set (spec, "model.max_length", text, error))
+        return FALSE;
+    }
+  in->stop_ids = find_stop_ids (spec, in->tokenizer, error);
+  if (!in->stop_ids)
+    return FALSE;
+  if (plumb_spec_algorithm (spec) != PLUMB_ALGORITHM_SFT && !(in->reward = plumb_reward_new (spec, error)))
+    return FALSE;
+  return open_all_data (in, error);
+}
+
+void
+plumb_run_inputs_clear (PlumbRunInputs *in)
+{
+  g_clear_pointer (&in->start_model, g_free);
+  g_clear_pointer (&in->tokenizer, plumb_tokenizer_unref);
+  g_clear_pointer (&in->stop_ids, g_array_unref);
+  g_clear_pointer (&in->train, plumb_data_set_unref);
+  g_clear_pointer (&in->eval, plumb_data_set_unref);
+  g_clear_pointer (&in->warmup, plumb_data_set_unref);
+  g_clear_pointer (&in->reward, plumb_reward_free);
+  g_clear_pointer (&in->reports, g_ptr_array_unref);
+}
+
+/* Steps of both stages from schedule.* and warmup.*. */
+void
+plumb_run_count_steps (const PlumbRunInputs *in, gint64 steps[2])
+{
+  PlumbSpec *spec = in->spec;
+  gboolean sft = plumb_spec_algorithm (spec) == PLUMB_ALGORITHM_SFT;
+  gint64 each = plumb_spec_get_integer (spec, sft ? "train.batch" : "rollout.prompts_per_step");
+  gint64 wanted = plumb_spec_get_integer (spec, "schedule.steps");
+  double rows = (double) plumb_data_set_epoch_rows (in->train);
+  if (wanted == 0)
+    wanted = MAX (1, (gint64) (rows * plumb_spec_get_real (spec, "schedule.epochs") / (double) each));
+  steps[PLUMB_STAGE_SUPERVISED] = sft ? wanted : plumb_spec_get_integer (spec, "warmup.steps");
+  steps[PLUMB_STAGE_ONLINE] = sft ? 0 : wanted;
+}
+
+static gboolean
+resolve_integer (PlumbSpec *spec, const char *key, gint64 value, GError **error)
+{
+  g_autofree char *text = g_strdup_printf ("%" G_GINT64_FORMAT, value);
+  return !plumb_spec_is_auto (spec, key) || plumb_spec_resolve (spec, key, text, error);
+}
+
+/* Share of the free memory that the cache may take, as pages; 0: as many as the longest sequences need. */
+static int
+cache_pages (PlumbSpec *spec, const PlumbModelConfig *config, const PlumbWorkerSettings *settings)
+{
+  double share = plumb_spec_is_auto (spec, "rollout.kv_memory") ? 0
+                                                                : plumb_spec_get_real (spec, "rollout.kv_memory");
+  if (share <= 0)
+    return 0;
+  double page = 2.0 * settings->rollout.page_tokens * config->groups * config->head_size * config->layers
+                * (double) dev_type_size (settings->type);
+  double memory = (double) sysconf (_SC_AVPHYS_PAGES) * (double) sysconf (_SC_PAGESIZE);
+  return (int) CLAMP (share * memory / page, 1, 1 << 30);
+}
+
+gboolean
+plumb_run_make_settings (PlumbWorkerSettings *s, const PlumbRunInputs *in, const char *dir, GError **error)
+{
+  PlumbSpec *spec = in->spec;
+  gboolean online = plumb_spec_algorithm (spec) != PLUMB_ALGORITHM_SFT;
+  g_autoptr (GArray) betas = plumb_spec_get_reals (spec, "train.betas");
+  g_autoptr (PlumbModelConfig) config = plumb_model_config_load (in->start_model, error);
+  int length = (int) plumb_spec_get_integer (spec, "model.max_length");
+  if (!config)
+    return FALSE;
+  s->policy = g_strdup (in->start_model);
+  s->type = g_str_equal (plumb_spec_get_text (spec, "model.precision"), "bf16") ? DEV_BF16 : DEV_F32;
+  s->max_length = length;
+  s->optimizer.beta1 = betas->len > 0 ? g_array_index (betas, double, 0) : 0.9;
+  s->optimizer.beta2 = betas->len > 1 ? g_array_index (betas, double, 1) : 0.95;
+  s->optimizer.epsilon = plumb_spec_get_real (spec, "train.epsilon");
+  s->optimizer.weight_decay = plumb_spec_get_real (spec, "train.weight_decay");
+  s->optimizer.max_grad_norm = plumb_spec_get_real (spec, "train.max_grad_norm");
+  if (!resolve_integer (spec, "train.tokens_per_micro_batch", MAX (length, DEFAULT_MICRO_BATCH), error))
+    return FALSE;
+  s->tokens_per_micro_batch = (int) plumb_spec_get_integer (spec, "train.tokens_per_micro_batch");
+  if (!online)
+    return TRUE;
+  gint64 wanted = plumb_spec_get_integer (spec, "rollout.prompts_per_step")
+                  * plumb_spec_get_integer (spec, "rollout.samples");
+  if (!resolve_integer (spec, "rollout.max_running", MIN (wanted, DEFAULT_RUNNING), error))
+    return FALSE;
+  int new_tokens = (int) plumb_spec_get_integer (spec, "rollout.max_new_tokens");
+  s->rollout.max_running = (int) plumb_spec_get_integer (spec, "rollout.max_running");
+  s->rollout.page_tokens = (int) plumb_spec_get_integer (spec, "rollout.page_tokens");
+  s->rollout.max_new_tokens = new_tokens;
+  s->rollout.max_prompt = MAX (1, length - 1);
+  if (plumb_spec_is_set (spec, "data.max_prompt_length"))
+    s->rollout.max_prompt = MIN (s->rollout.max_prompt,
+                                 (int) plumb_spec_get_integer (spec, "data.max_prompt_length"));
+  s->rollout.pages = cache_pages (spec, config, s);
+  if (plumb_spec_get_real (spec, "algorithm.kl.coefficient") > 0)
+    {
+      const char *reference = plumb_spec_get_text (spec, "model.reference");
+      g_autofree char *kept = g_build_filename (dir, "reference", "model", NULL);
+      s->reference = g_strdup (reference ? reference
+                               : g_file_test (kept, G_FILE_TEST_IS_DIR) ? kept
+                                                                        : in->start_model);
+      s->reference_from_policy = !reference && in->warmup;
+    }
+  return TRUE;
+}

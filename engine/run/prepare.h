@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "engine/run/run-private.h"
+
+G_BEGIN_DECLS
+
+/* What a run reads: opened once, in the foreground, so that every fault is told before anything starts. */
+typedef struct
+{
+  PlumbSpec *spec; /* borrowed */
+  char *start_model;
+  PlumbTokenizer *tokenizer;
+  GArray *stop_ids; /* gint32 */
+  PlumbDataSet *train, *eval, *warmup; /* NULL: none */
+  PlumbReward *reward;                 /* NULL: offline */
+  GPtrArray *reports;                  /* of PlumbProblem: rows that were left out */
+} PlumbRunInputs;
+
+/* Resolves automatic settings, makes RUN/start where the model is new, and opens the rest. */
+gboolean plumb_run_inputs_open (PlumbRunInputs *inputs, PlumbSpec *spec, const char *dir, GError **error);
+void plumb_run_inputs_clear (PlumbRunInputs *inputs);
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (PlumbRunInputs, plumb_run_inputs_clear)
+
+/* Steps of the supervised and of the online stage. */
+void plumb_run_count_steps (const PlumbRunInputs *inputs, gint64 steps[2]);
+/* What the worker needs; resolves the settings that depend on the model. */
+gboolean plumb_run_make_settings (PlumbWorkerSettings *settings, const PlumbRunInputs *inputs,
+                                  const char *dir, GError **error);
+
+G_END_DECLS

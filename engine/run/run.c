@@ -1,0 +1,472 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The loop of a run, read from the top: take prompts; generate; score; log-probs; advantages; train; record;
+ * checkpoint; evaluate. */
+
+#define G_LOG_DOMAIN "plumbline"
+
+#include "config.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/core/error.h"
+#include "engine/model/export.h"
+#include "engine/run/prepare.h"
+#include "engine/run/run.h"
+
+#define ACCURACY_EVERY 5     /* warm-up steps between two measurements of the accuracy */
+#define ACCURACY_PROMPTS 256
+
+static void
+showpiece_free (gpointer data)
+{
+  PlumbShowpiece *piece = data;
+  g_free (piece->prompt);
+  g_free (piece->answer);
+  g_free (piece->before);
+  g_free (piece->after);
+  g_free (piece);
+}
+
+static gboolean
+tick (gint64 done, gint64 of, gpointer data)
+{
+  return plumb_run_tick (data, done, of);
+}
+
+/* Data of the present stage, from where the position says. */
+static gboolean
+open_cursor (PlumbRun *run, GError **error)
+{
+  gboolean warmup = run->position.stage == PLUMB_STAGE_SUPERVISED && run->algorithm != PLUMB_ALGORITHM_SFT;
+  g_clear_pointer (&run->cursor, plumb_data_cursor_free);
+  run->cursor = plumb_data_cursor_new (warmup ? run->warmup : run->train);
+  if (plumb_data_cursor_seek (run->cursor, run->position.epoch, run->position.row))
+    return TRUE;
+  g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
+               "the training data has fewer rows than when the checkpoint was made; it cannot be continued");
+  return FALSE;
+}
+
+static char *
+eval_name (PlumbRun *run)
+{
+  g_auto (GStrv) paths = plumb_spec_get_list (run->spec, run->eval ? "data.eval" : "data.train");
+  double weight;
+  g_autofree char *path = plumb_spec_split_weight (paths[0] ? paths[0] : "data", &weight);
+  g_autofree char *base = g_path_get_basename (path);
+  char *colon = strrchr (base, ':'), *dot = strchr (base, '.');
+  if (dot && dot != base)
+    *dot = '\0';
+  return g_strdup (colon ? colon + 1 : base);
+}
+
+static gboolean
+measure (PlumbRun *run, int prompts, int samples, double temperature, GError **error)
+{
+  g_autofree char *name = eval_name (run);
+  return plumb_run_evaluate (run, run->eval ? run->eval : run->train, name, prompts, samples, temperature,
+                             &run->position.pass1, error);
+}
+
+/* The online stage begins: fresh optimizer, the reference as the policy is now, answers "before". */
+static gboolean
+enter_online (PlumbRun *run, GError **error)
+{
+  g_autoptr (GVariant) answer = plumb_crew_ask (run->crew, PLUMB_MESSAGE_STAGE, NULL, error);
+  if (!answer)
+    return FALSE;
+  if (run->reference_kept)
+    {
+      g_autofree char *folder = g_build_filename (run->dir, "reference", NULL);
+      if (!plumb_run_save_model (run, folder, "model", error))
+        return FALSE;
+    }
+  run->position.stage = PLUMB_STAGE_ONLINE;
+  run->position.stage_step = run->position.updates = 0;
+  run->position.epoch = run->position.row = 0;
+  run->status->total_steps = run->position.step + run->steps[PLUMB_STAGE_ONLINE];
+  plumb_telemetry_event (run->telemetry, PLUMB_EVENT_INFO, "stage", run->position.step,
+                         "reinforcement begins after %" G_GINT64_FORMAT " warm-up steps",
+                         run->position.step);
+  return open_cursor (run, error) && plumb_run_show (run, FALSE, error);
+}
+
+/* Whether the warm-up has done its part: its steps, or the accuracy asked for. */
+static gboolean
+warmup_is_over (PlumbRun *run, gboolean *over, GError **error)
+{
+  double target = plumb_spec_get_real (run->spec, "warmup.stop_at_pass1");
+  *over = run->position.stage_step >= run->steps[PLUMB_STAGE_SUPERVISED];
+  if (target <= 0 || run->position.stage_step % ACCURACY_EVERY != 0)
+    return TRUE;
+  if (!measure (run, ACCURACY_PROMPTS, 1, plumb_spec_get_real (run->spec, "rollout.temperature"), error))
+    return FALSE;
+  *over = *over || run->position.pass1 >= target;
+  if (*over)
+    plumb_progress_say (run->progress, "warm-up ends at step %" G_GINT64_FORMAT " with accuracy %.3f",
+                        run->position.step, run->position.pass1);
+  return TRUE;
+}
+
+static gboolean
+is_finished (PlumbRun *run)
+{
+  gboolean sft = run->algorithm == PLUMB_ALGORITHM_SFT;
+  if (run->position.stage == PLUMB_STAGE_SUPERVISED)
+    return sft && run->position.stage_step >= run->steps[PLUMB_STAGE_SUPERVISED];
+  return run->position.stage_step >= run->steps[PLUMB_STAGE_ONLINE];
+}
+
+static double
+seconds_left (PlumbRun *run)
+{
+  if (run->step_seconds <= 0 || run->status->total_steps == 0)
+    return -1;
+  return run->step_average * (double) (run->status->total_steps - run->position.step);
+}
+
+static void
+show_progress (PlumbRun *run, gboolean keep)
+{
+  run->step_average = run->step_average > 0 ? 0.9 * run->step_average + 0.1 * run->step_seconds
+                                            : run->step_seconds;
+  run->status->eta = seconds_left (run);
+  plumb_run_point (run, "progress/eta", run->status->eta);
+  g_autofree char *accuracy = run->position.pass1 >= 0 ? g_strdup_printf ("  accuracy %.3f", run->position.pass1)
+                                                       : g_strdup ("");
+  if (run->position.stage == PLUMB_STAGE_ONLINE)
+    plumb_progress_show (run->progress, run->position.step, run->status->total_steps, run->status->eta, keep,
+                         "reward %.3f%s  %.0f tokens/s", run->last_reward, accuracy,
+                         run->status->tokens_per_second);
+  else
+    plumb_progress_show (run->progress, run->position.step, run->status->total_steps, run->status->eta, keep,
+                         "%s loss %.4f%s  %.0f tokens/s",
+                         run->algorithm == PLUMB_ALGORITHM_SFT ? "sft" : "warm-up", run->last_loss, accuracy,
+                         run->status->tokens_per_second);
+}
+
+static gboolean
+evaluate_if_due (PlumbRun *run, GError **error)
+{
+  gint64 every = plumb_spec_get_integer (run->spec, "eval.every");
+  if (run->position.stage != PLUMB_STAGE_ONLINE || every <= 0 || run->position.stage_step % every != 0)
+    return TRUE;
+  return measure (run, (int) plumb_spec_get_integer (run->spec, "eval.max_prompts"),
+                  (int) plumb_spec_get_integer (run->spec, "eval.samples"),
+                  plumb_spec_get_real (run->spec, "eval.temperature"), error);
+}
+
+/* Telemetry that cannot be written is told once, and does not end the training. */
+static void
+check_telemetry (PlumbRun *run)
+{
+  g_autoptr (GError) error = NULL;
+  if (plumb_telemetry_check (run->telemetry, &error) || run->telemetry_told)
+    return;
+  run->telemetry_told = TRUE;
+  plumb_progress_say (run->progress, "warning: %s; the run goes on", error->message);
+}
+
+static gboolean
+after_step (PlumbRun *run, GError **error)
+{
+  gint64 every = plumb_spec_get_integer (run->spec, "checkpoint.every");
+  gboolean over = FALSE;
+  run->status->progressed = plumb_telemetry_now (run->telemetry);
+  if (run->position.stage == PLUMB_STAGE_SUPERVISED && run->algorithm != PLUMB_ALGORITHM_SFT)
+    {
+      if (!warmup_is_over (run, &over, error) || (over && !enter_online (run, error)))
+        return FALSE;
+    }
+  else if (!evaluate_if_due (run, error))
+    return FALSE;
+  if ((over || (every > 0 && run->position.step % every == 0)) && !plumb_run_save_checkpoint (run, error))
+    return FALSE;
+  check_telemetry (run);
+  show_progress (run, FALSE);
+  return TRUE;
+}
+
+static gboolean
+loop (PlumbRun *run, gboolean *stopped, GError **error)
+{
+  *stopped = FALSE;
+  while (!is_finished (run))
+    {
+      *stopped = plumb_run_should_stop (run);
+      if (*stopped)
+        break;
+      gboolean ok = run->position.stage == PLUMB_STAGE_ONLINE ? plumb_run_online_step (run, error)
+                                                              : plumb_run_supervised_step (run, error);
+      if (!ok || !after_step (run, error))
+        return FALSE;
+    }
+  return plumb_run_save_checkpoint (run, error);
+}
+
+static void
+tell_showpieces (PlumbRun *run)
+{
+  if (run->showpieces->len == 0)
+    return;
+  plumb_progress_say (run->progress, "\nanswers before and after the reinforcement:");
+  for (guint i = 0; i < run->showpieces->len; i++)
+    {
+      PlumbShowpiece *piece = g_ptr_array_index (run->showpieces, i);
+      g_autofree char *prompt = g_strescape (piece->prompt, "\"\\");
+      plumb_progress_say (run->progress, "  %.60s  before: %.40s  after: %.40s%s%s", prompt,
+                          piece->before ? piece->before : "(none)", piece->after ? piece->after : "(none)",
+                          piece->answer ? "  right: " : "", piece->answer ? piece->answer : "");
+    }
+}
+
+/* A finished run: last evaluation, answers "after", export. */
+static gboolean
+conclude (PlumbRun *run, GError **error)
+{
+  const char *when = plumb_spec_get_text (run->spec, "checkpoint.export");
+  if (run->position.stage == PLUMB_STAGE_ONLINE && !plumb_run_show (run, TRUE, error))
+    return FALSE;
+  if (g_strcmp0 (when, "never") != 0)
+    {
+      g_autofree char *folder = g_build_filename (run->dir, PLUMB_RUN_EXPORT, NULL);
+      g_autofree char *name = g_strdup_printf ("step-%06" G_GINT64_FORMAT, run->position.step);
+      if (!plumb_run_save_model (run, folder, name, error))
+        return FALSE;
+      plumb_progress_say (run->progress, "model exported to %s/%s", folder, name);
+    }
+  tell_showpieces (run);
+  return TRUE;
+}
+
+static gboolean
+open_worker (PlumbRun *run, const PlumbRunInputs *in, GError **error)
+{
+  g_auto (PlumbWorkerSettings) settings = { 0 };
+  const char *plan = "", *device = "", *products = "";
+  guint64 parameters = 0;
+  gint32 cores = 0;
+  g_autofree char *resolved = g_build_filename (run->dir, PLUMB_RUN_RESOLVED, NULL);
+  if (!plumb_run_make_settings (&settings, in, run->dir, error)
+      || !plumb_spec_save_resolved (run->spec, resolved, error))
+    return FALSE;
+  run->reference_kept = settings.reference_from_policy;
+  run->crew = plumb_crew_start (plumb_telemetry_attempt (run->telemetry), error);
+  if (!run->crew)
+    return FALSE;
+  plumb_crew_set_tick (run->crew, tick, run);
+  plumb_run_begin_phase (run, "load");
+  g_autoptr (GVariant) body = plumb_crew_ask (run->crew, PLUMB_MESSAGE_OPEN,
+                                              plumb_worker_settings_to_body (&settings), error);
+  plumb_run_end_phase (run);
+  if (!body)
+    return FALSE;
+  g_variant_lookup (body, "planned", "t", &run->memory_planned);
+  g_variant_lookup (body, "plan", "&s", &plan);
+  g_variant_lookup (body, "device", "&s", &device);
+  g_variant_lookup (body, "products", "&s", &products);
+  g_variant_lookup (body, "parameters", "t", &parameters);
+  g_variant_lookup (body, "cores", "i", &cores);
+  plumb_progress_say (run->progress, "run      %s", run->dir);
+  plumb_progress_say (run->progress, "device   %s, %d threads, products: %s", device, cores, products);
+  plumb_progress_say (run->progress, "model    %.2f M parameters, %s", parameters / 1e6,
+                      plumb_spec_get_text (run->spec, "model.precision"));
+  plumb_progress_say (run->progress, "memory   %s", plan);
+  plumb_telemetry_event (run->telemetry, PLUMB_EVENT_INFO, "plan", run->position.step, "memory planned: %s",
+                         plan);
+  return TRUE;
+}
+
+static void
+report_rows (PlumbRun *run, GPtrArray *reports)
+{
+  if (reports->len == 0)
+    return;
+  g_autofree char *text = plumb_problems_to_text (reports);
+  plumb_progress_say (run->progress, "rows that are left out or cut:\n%s", text);
+  plumb_telemetry_event (run->telemetry, PLUMB_EVENT_WARNING, "data", run->position.step,
+                         "%u reports on rows of the data; see the log", reports->len);
+}
+
+static void
+take_inputs (PlumbRun *run, PlumbRunInputs *in)
+{
+  run->tokenizer = in->tokenizer;
+  run->stop_ids = in->stop_ids;
+  run->train = in->train;
+  run->eval = in->eval;
+  run->warmup = in->warmup;
+  run->reward = in->reward;
+  run->start_model = in->start_model;
+  plumb_run_count_steps (in, run->steps);
+  run->status->total_steps = run->steps[PLUMB_STAGE_SUPERVISED] + run->steps[PLUMB_STAGE_ONLINE];
+  run->position.stage = run->steps[PLUMB_STAGE_SUPERVISED] > 0 ? PLUMB_STAGE_SUPERVISED : PLUMB_STAGE_ONLINE;
+}
+
+static gboolean
+begin (PlumbRun *run, PlumbRunInputs *in, gint64 from_step, GError **error)
+{
+  if (!plumb_run_inputs_open (in, run->spec, run->dir, error))
+    return FALSE;
+  take_inputs (run, in);
+  g_free (run->status->name);
+  run->status->name = g_strdup (plumb_spec_get_text (run->spec, "run.name"));
+  if (!open_worker (run, in, error))
+    return FALSE;
+  report_rows (run, in->reports);
+  if (from_step > 0)
+    {
+      if (!plumb_run_load_checkpoint (run, from_step, error))
+        return FALSE;
+      if (run->position.stage == PLUMB_STAGE_ONLINE)
+        run->status->total_steps = run->position.step - run->position.stage_step
+                                   + run->steps[PLUMB_STAGE_ONLINE];
+      plumb_progress_say (run->progress, "continues from the checkpoint of step %" G_GINT64_FORMAT, from_step);
+    }
+  if (!open_cursor (run, error))
+    return FALSE;
+  gboolean fresh_online = run->position.stage == PLUMB_STAGE_ONLINE && run->position.step == 0;
+  return !fresh_online || plumb_run_show (run, FALSE, error);
+}
+
+static PlumbRun *
+run_new (PlumbSpec *spec, const char *dir, gboolean detached)
+{
+  PlumbRun *run = g_new0 (PlumbRun, 1);
+  g_autofree char *log = g_build_filename (dir, PLUMB_RUN_LOG, NULL);
+  run->spec = spec;
+  run->dir = g_strdup (dir);
+  run->lock = -1;
+  run->algorithm = plumb_spec_algorithm (spec);
+  run->position.pass1 = -1;
+  run->status = plumb_run_status_new ();
+  run->progress = plumb_progress_new (detached ? NULL : log);
+  run->showpieces = g_ptr_array_new_with_free_func (showpiece_free);
+  run->phase_seconds = g_array_new (FALSE, FALSE, sizeof (double));
+  return run;
+}
+
+static void
+run_free (PlumbRun *run)
+{
+  plumb_crew_stop (run->crew);
+  g_clear_pointer (&run->cursor, plumb_data_cursor_free);
+  plumb_run_status_free (run->status);
+  plumb_progress_free (run->progress);
+  g_ptr_array_unref (run->showpieces);
+  g_array_unref (run->phase_seconds);
+  g_free (run->phase);
+  g_free (run->dir);
+  if (run->lock >= 0)
+    close (run->lock);
+  g_free (run);
+}
+
+/* Lock, telemetry, state file, registry: from here on the run is visible. */
+static gboolean
+appear (PlumbRun *run, gint64 from_step, GError **error)
+{
+  g_autofree char *database = g_build_filename (run->dir, PLUMB_RUN_TELEMETRY, NULL);
+  g_autofree char *samples = g_build_filename (run->dir, PLUMB_RUN_SAMPLES, NULL);
+  g_autoptr (PlumbRunStatus) earlier = plumb_run_status_read (run->dir, NULL);
+  PlumbRunStatus *status = run->status;
+  run->lock = plumb_run_lock (run->dir, error);
+  if (run->lock < 0)
+    return FALSE;
+  plumb_run_clear_stop (run->dir);
+  run->telemetry = plumb_telemetry_open (database, samples,
+                                         plumb_spec_get_integer (run->spec, "telemetry.max_size"), error);
+  if (!run->telemetry)
+    return FALSE;
+  status->attempt = plumb_telemetry_begin_attempt (run->telemetry, from_step, error);
+  if (status->attempt < 1 || !plumb_run_status_set_self (status, error))
+    return FALSE;
+  status->id = earlier && earlier->id ? g_strdup (earlier->id) : g_uuid_string_random ();
+  status->algorithm = g_strdup (plumb_algorithm_name (run->algorithm));
+  status->database = g_steal_pointer (&database);
+  status->samples = g_steal_pointer (&samples);
+  status->started = status->progressed = plumb_telemetry_now (run->telemetry);
+  status->eta = status->tokens_per_second = -1;
+  const char *name = plumb_spec_get_text (run->spec, "run.name");
+  status->name = g_strdup (name ? name : status->algorithm);
+  run->position.step = from_step;
+  return plumb_run_write_state (run, error) && plumb_run_register (run->dir, status->id, error);
+}
+
+/* Writes the end of the attempt where everybody looks. */
+static int
+disappear (PlumbRun *run, gboolean stopped, const GError *failure)
+{
+  g_autoptr (GError) error = NULL;
+  int code = plumb_error_exit_code (failure);
+  PlumbOutcome outcome = code == PLUMB_EXIT_INTERRUPTED ? PLUMB_OUTCOME_INTERRUPTED
+                         : failure                      ? PLUMB_OUTCOME_FAILED
+                         : stopped                      ? PLUMB_OUTCOME_STOPPED
+                                                        : PLUMB_OUTCOME_FINISHED;
+  plumb_run_end_phase (run);
+  if (failure)
+    plumb_telemetry_event (run->telemetry, PLUMB_EVENT_ERROR, "failed", run->position.step, "%s",
+                           failure->message);
+  run->status->outcome = outcome;
+  run->status->exit_code = code;
+  g_free (run->status->message);
+  run->status->message = failure ? g_strdup (failure->message) : NULL;
+  if (!plumb_telemetry_end_attempt (run->telemetry, outcome, code, run->position.step,
+                                    failure ? failure->message : NULL, &error)
+      || !plumb_run_write_state (run, &error))
+    g_warning ("%s", error->message);
+  plumb_run_clear_stop (run->dir);
+  return code;
+}
+
+int
+plumb_run_execute (PlumbSpec *spec, const char *dir, gboolean resume, gboolean detached, GError **error)
+{
+  PlumbRun *run = run_new (spec, dir, detached);
+  g_autoptr (GError) failure = NULL;
+  g_auto (PlumbRunInputs) inputs = { 0 };
+  gint64 from_step = resume ? MAX (0, plumb_run_last_checkpoint (dir)) : 0;
+  gboolean stopped = FALSE;
+  int code;
+  plumb_run_install_signals ();
+  if (!appear (run, from_step, &failure))
+    {
+      code = plumb_error_exit_code (failure);
+      plumb_telemetry_close (run->telemetry, NULL);
+      run_free (run);
+      g_propagate_error (error, g_steal_pointer (&failure));
+      return code;
+    }
+  if (begin (run, &inputs, from_step, &failure) && loop (run, &stopped, &failure) && !stopped)
+    conclude (run, &failure);
+  code = disappear (run, stopped, failure);
+  if (stopped && !failure)
+    plumb_progress_say (run->progress, "stopped at step %" G_GINT64_FORMAT " with a checkpoint",
+                        run->position.step);
+  g_autoptr (GError) lost = NULL;
+  if (!plumb_telemetry_close (run->telemetry, &lost))
+    g_warning ("%s", lost->message);
+  run_free (run);
+  if (failure)
+    g_propagate_error (error, g_steal_pointer (&failure));
+  return code;
+}
+
+void
+plumb_run_preflight (PlumbSpec *spec, GPtrArray *problems)
+{
+  g_autoptr (GError) error = NULL;
+  g_autofree char *scratch = g_dir_make_tmp ("plumbline-check-XXXXXX", &error);
+  g_auto (PlumbRunInputs) inputs = { 0 };
+  g_autoptr (PlumbSpec) copy = plumb_spec_copy (spec);
+  if (scratch && plumb_run_inputs_open (&inputs, copy, scratch, &error))
+    {
+      plumb_remove_tree (scratch, NULL);
+      return;
+    }
+  if (scratch)
+    plumb_remove_tree (scratch, NULL);
+  plumb_problems_add (problems, NULL, NULL, NULL, 0, NULL, "%s", error->message);
+}

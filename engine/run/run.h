@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "engine/core/spec.h"
+
+G_BEGIN_DECLS
+
+/* Runs a spec in the run directory `dir`, which exists and holds run.spec, until it is done, stopped or
+ * failed. `resume` continues from the last checkpoint. `detached`: standard output is the log already. Returns
+ * the exit code; with an error set it follows from that. */
+int plumb_run_execute (PlumbSpec *spec, const char *dir, gboolean resume, gboolean detached, GError **error);
+
+/* Opens everything that the run reads, in a scratch folder, and appends what is wrong to `problems`: with the
+ * settings' own problems this is the preflight. */
+void plumb_run_preflight (PlumbSpec *spec, GPtrArray *problems);
+
+G_END_DECLS
