@@ -18,7 +18,7 @@ struct _PlumbChartCard
   GtkBox parent_instance;
 
   GtkLabel *title;
-  GtkLabel *value;
+  GtkInscription *value; /* unlike a label it takes new text without a new layout of the page */
   GtkOverlay *overlay;
   GtkLabel *empty;
   GtkLabel *legend;
@@ -180,6 +180,7 @@ update_legend (PlumbChartCard *self)
   gtk_widget_set_visible (GTK_WIDGET (self->legend), self->metrics->len > 1);
 }
 
+/* Changes with the picture, not with each row: text costs more to lay out than lines to draw. */
 static void
 update_value (PlumbChartCard *self)
 {
@@ -189,7 +190,7 @@ update_value (PlumbChartCard *self)
   if (self->metrics->len > 0 && !self->stacked
       && plumb_run_get_last (self->run, self->metrics->pdata[0], &last))
     text = plumb_format_value (last.value, metric_unit (self->metrics->pdata[0]));
-  gtk_label_set_text (self->value, text != NULL ? text : "");
+  gtk_inscription_set_text (self->value, text);
 }
 
 /* Why there is nothing to see: not yet, or never, because a setting says so. */
@@ -217,9 +218,10 @@ rows_cb (PlumbChartCard *self)
 
   find_metrics (self);
   if (before != self->metrics->len)
-    update_legend (self);
-  update_value (self);
-  update_empty (self);
+    {
+      update_legend (self);
+      update_empty (self);
+    }
   /* A history that has just come in whole does not wait for its turn. */
   gtk_widget_set_visible (GTK_WIDGET (self->area), self->metrics->len > 0);
   if (self->loaded != plumb_run_is_loaded (self->run))
@@ -370,6 +372,7 @@ new_card (PlumbRun *run, PlumbChartView *view, const char *title)
   gtk_widget_set_tooltip_text (GTK_WIDGET (self->title), title);
   self->area = PLUMB_PLOT_AREA (plumb_plot_area_new (view, make_spec_cb, self));
   plumb_plot_area_set_title (self->area, title);
+  g_signal_connect_object (self->area, "drawn", G_CALLBACK (update_value), self, G_CONNECT_SWAPPED);
   gtk_overlay_set_child (self->overlay, GTK_WIDGET (self->area));
   g_signal_connect_object (run, "rows", G_CALLBACK (rows_cb), self, G_CONNECT_SWAPPED);
   g_signal_connect_object (run, "changed", G_CALLBACK (update_empty), self, G_CONNECT_SWAPPED);
@@ -394,6 +397,7 @@ plumb_chart_card_new (PlumbRun *run, PlumbChartView *view, const PlumbChart *cha
     gtk_label_set_text (self->note, _ (chart->note));
   gtk_widget_set_visible (GTK_WIDGET (self->note), chart->note != NULL);
   rows_cb (self);
+  update_empty (self);
   return GTK_WIDGET (self);
 }
 

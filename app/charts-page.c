@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "app/chart-card.h"
+#include "app/chart-grid.h"
 #include "app/charts-page.h"
 
 /* The order of the groups; others follow by name. */
@@ -19,7 +20,7 @@ typedef struct
   char *prefix;
   GtkWidget *expander;
   GtkLabel *label;
-  GtkFlowBox *charts;
+  PlumbChartGrid *charts;
 } Group;
 
 struct _PlumbChartsPage
@@ -37,7 +38,7 @@ struct _PlumbChartsPage
   PlumbRun *run;
   PlumbChartView *view;
   GPtrArray *groups;
-  GHashTable *cards; /* metric -> PlumbChartCard, owned by its flow box */
+  GHashTable *cards; /* metric -> PlumbChartCard, owned by its grid */
 };
 
 G_DEFINE_FINAL_TYPE (PlumbChartsPage, plumb_charts_page, GTK_TYPE_BOX)
@@ -81,17 +82,11 @@ add_group (PlumbChartsPage *self, const char *prefix)
   group->prefix = g_strdup (prefix);
   group->expander = gtk_expander_new (NULL);
   group->label = GTK_LABEL (gtk_label_new (NULL));
-  group->charts = GTK_FLOW_BOX (gtk_flow_box_new ());
+  group->charts = PLUMB_CHART_GRID (plumb_chart_grid_new ());
   gtk_widget_add_css_class (GTK_WIDGET (group->label), "heading");
-  gtk_widget_add_css_class (GTK_WIDGET (group->charts), "charts");
   gtk_expander_set_label_widget (GTK_EXPANDER (group->expander), GTK_WIDGET (group->label));
   gtk_expander_set_expanded (GTK_EXPANDER (group->expander), place < 4);
   gtk_expander_set_child (GTK_EXPANDER (group->expander), GTK_WIDGET (group->charts));
-  gtk_flow_box_set_selection_mode (group->charts, GTK_SELECTION_NONE);
-  gtk_flow_box_set_homogeneous (group->charts, TRUE);
-  gtk_flow_box_set_row_spacing (group->charts, 12);
-  gtk_flow_box_set_column_spacing (group->charts, 12);
-  gtk_flow_box_set_max_children_per_line (group->charts, 4);
   gtk_widget_set_margin_top (GTK_WIDGET (group->charts), 6);
   gtk_box_insert_child_after (self->groups_box, group->expander,
                               place > 0 ? ((Group *) self->groups->pdata[place - 1])->expander : NULL);
@@ -129,18 +124,18 @@ passes_filter (PlumbChartsPage *self, const char *metric)
 static void
 update_group (PlumbChartsPage *self, Group *group)
 {
+  g_autofree char *label = NULL;
   guint n = 0;
 
-  for (GtkWidget *child = gtk_widget_get_first_child (GTK_WIDGET (group->charts)); child != NULL;
-       child = gtk_widget_get_next_sibling (child))
+  for (GtkWidget *card = gtk_widget_get_first_child (GTK_WIDGET (group->charts)); card != NULL;
+       card = gtk_widget_get_next_sibling (card))
     {
-      GtkWidget *card = gtk_flow_box_child_get_child (GTK_FLOW_BOX_CHILD (child));
       gboolean shown = passes_filter (self, plumb_chart_card_get_title (PLUMB_CHART_CARD (card)));
 
-      gtk_widget_set_visible (child, shown);
+      gtk_widget_set_visible (card, shown);
       n += shown;
     }
-  g_autofree char *label = g_strdup_printf ("%s (%u)", group->prefix, n);
+  label = g_strdup_printf ("%s (%u)", group->prefix, n);
   gtk_label_set_text (group->label, label);
   gtk_widget_set_visible (group->expander, n > 0);
 }
@@ -164,11 +159,18 @@ update_groups (PlumbChartsPage *self)
                                                                                        : "empty");
 }
 
-static int
-compare_titles (GtkFlowBoxChild *a, GtkFlowBoxChild *b, gpointer user_data)
+/* By name within the group. */
+static void
+insert_card (PlumbChartGrid *charts, GtkWidget *card)
 {
-  return strcmp (plumb_chart_card_get_title (PLUMB_CHART_CARD (gtk_flow_box_child_get_child (a))),
-                 plumb_chart_card_get_title (PLUMB_CHART_CARD (gtk_flow_box_child_get_child (b))));
+  const char *title = plumb_chart_card_get_title (PLUMB_CHART_CARD (card));
+  GtkWidget *before = NULL;
+
+  for (GtkWidget *child = gtk_widget_get_first_child (GTK_WIDGET (charts)); child != NULL;
+       child = gtk_widget_get_next_sibling (child))
+    if (strcmp (plumb_chart_card_get_title (PLUMB_CHART_CARD (child)), title) < 0)
+      before = child;
+  plumb_chart_grid_insert_after (charts, card, before);
 }
 
 /* Cards are made while the page is shown: a hidden one costs nothing. */
@@ -191,9 +193,7 @@ add_cards (PlumbChartsPage *self)
         continue;
       group = ensure_group (self, metric);
       card = plumb_chart_card_new_for_metric (self->run, self->view, metric);
-      gtk_flow_box_set_sort_func (group->charts, compare_titles, NULL, NULL);
-      gtk_flow_box_insert (group->charts, card, -1);
-      gtk_widget_set_focusable (gtk_widget_get_parent (card), FALSE);
+      insert_card (group->charts, card);
       g_hash_table_insert (self->cards, g_strdup (metric), card);
     }
   if (before != g_hash_table_size (self->cards) || before == 0)

@@ -23,6 +23,7 @@ struct _PlumbLogView
   guint timeout;
   goffset size;
   char *text;
+  char *shown; /* of the text, what passes the filter */
   char *filter;
   gboolean loading;
   gboolean follow;
@@ -82,10 +83,10 @@ adjustment_moved_cb (PlumbLogView *self, GtkAdjustment *adjustment)
                    >= self->upper - 24;
 }
 
-static void
-show_text (PlumbLogView *self)
+/* The lines that pass the filter. */
+static char *
+make_shown (PlumbLogView *self)
 {
-  GtkTextBuffer *buffer = gtk_text_view_get_buffer (self->text_view);
   g_auto (GStrv) lines = g_strsplit (self->text != NULL ? self->text : "", "\n", -1);
   g_autoptr (GString) shown = g_string_new (NULL);
 
@@ -94,7 +95,50 @@ show_text (PlumbLogView *self)
       g_string_append_printf (shown, "%s%s", shown->len > 0 ? "\n" : "", lines[i]);
   if (shown->len == 0)
     g_string_append (shown, self->filter != NULL ? _ ("No line matches") : _ ("The log is empty"));
-  gtk_text_buffer_set_text (buffer, shown->str, shown->len);
+  return g_string_free (g_steal_pointer (&shown), FALSE);
+}
+
+/* Where the old text goes on in the new one: it loses lines at its start and gains some at its end.
+ * Returns the bytes lost, or -1 when the two have nothing to do with each other. */
+static gssize
+find_overlap (const char *old, const char *new)
+{
+  const char *start = old;
+  gsize line = strcspn (new, "\n");
+
+  if (line == 0)
+    return -1;
+  while (start != NULL && *start != '\0')
+    {
+      if (strncmp (start, new, line) == 0 && g_str_has_prefix (new, start))
+        return start - old;
+      start = strchr (start, '\n');
+      start = start != NULL ? start + 1 : NULL;
+    }
+  return -1;
+}
+
+/* Only what is new is laid out. */
+static void
+show_text (PlumbLogView *self)
+{
+  GtkTextBuffer *buffer = gtk_text_view_get_buffer (self->text_view);
+  g_autofree char *old = g_steal_pointer (&self->shown);
+  GtkTextIter start, end;
+  gssize lost;
+
+  self->shown = make_shown (self);
+  lost = old != NULL ? find_overlap (old, self->shown) : -1;
+  if (lost < 0)
+    {
+      gtk_text_buffer_set_text (buffer, self->shown, -1);
+      return;
+    }
+  gtk_text_buffer_get_end_iter (buffer, &end);
+  gtk_text_buffer_insert (buffer, &end, self->shown + strlen (old) - lost, -1);
+  gtk_text_buffer_get_start_iter (buffer, &start);
+  gtk_text_buffer_get_iter_at_offset (buffer, &end, g_utf8_pointer_to_offset (old, old + lost));
+  gtk_text_buffer_delete (buffer, &start, &end);
 }
 
 static void
@@ -187,6 +231,7 @@ plumb_log_view_finalize (GObject *object)
 
   g_object_unref (self->cancellable);
   g_free (self->text);
+  g_free (self->shown);
   g_free (self->filter);
   G_OBJECT_CLASS (plumb_log_view_parent_class)->finalize (object);
 }

@@ -6,9 +6,10 @@
 
 #include "app/background.h"
 #include "app/chart-card.h"
+#include "app/chart-grid.h"
 #include "app/log-view.h"
 #include "app/overview.h"
-#include "app/sample-card.h"
+#include "app/sample-brief.h"
 
 #define WIDE 860 /* px: from here on the completions stand beside the charts */
 #define SAMPLES_SHOWN 6
@@ -20,11 +21,12 @@ struct _PlumbOverview
 
   GtkWidget *scrolled;
   GtkBox *panes;
-  GtkFlowBox *charts;
+  PlumbChartGrid *charts;
   GtkWidget *side;
   GtkLabel *samples_title;
   GtkBox *samples;
   GtkLabel *no_samples;
+  GtkWidget *briefs[SAMPLES_SHOWN];
   PlumbLogView *log;
 
   PlumbRun *run;
@@ -39,59 +41,37 @@ struct _PlumbOverview
 G_DEFINE_FINAL_TYPE (PlumbOverview, plumb_overview, GTK_TYPE_WIDGET)
 
 static void
-clear_charts (PlumbOverview *self)
-{
-  GtkWidget *child;
-
-  while ((child = gtk_widget_get_first_child (GTK_WIDGET (self->charts))) != NULL)
-    gtk_flow_box_remove (self->charts, child);
-}
-
-static void
 fill_charts (PlumbOverview *self)
 {
   gsize n;
   const PlumbChart *charts;
 
-  clear_charts (self);
+  plumb_chart_grid_clear (self->charts);
   self->algorithm = plumb_run_get_algorithm (self->run);
   charts = plumb_charts (self->algorithm, &n);
   for (gsize i = 0; i < n; i++)
-    {
-      GtkWidget *card = plumb_chart_card_new (self->run, self->view, &charts[i]);
-
-      gtk_flow_box_insert (self->charts, card, -1);
-      gtk_widget_set_focusable (gtk_widget_get_parent (card), FALSE);
-    }
+    plumb_chart_grid_append (self->charts, plumb_chart_card_new (self->run, self->view, &charts[i]));
 }
 
+/* Spread over the step's prompts, so that not all are answers to the first. */
 static void
-clear_samples (PlumbOverview *self)
-{
-  GtkWidget *child;
-
-  while ((child = gtk_widget_get_first_child (GTK_WIDGET (self->samples))) != NULL)
-    gtk_box_remove (self->samples, child);
-}
-
-static void
-show_samples (PlumbOverview *self, PlumbStepSamples *found)
+show_samples (PlumbOverview *self, const PlumbStepSamples *found)
 {
   g_autofree char *title = NULL;
-  guint n = MIN (found->samples->len, SAMPLES_SHOWN);
+  guint n = found != NULL ? MIN (found->samples->len, SAMPLES_SHOWN) : 0;
 
   gtk_widget_set_visible (GTK_WIDGET (self->no_samples), n == 0);
-  if (n == 0 || found->step == self->shown_step)
-    return;
-  self->shown_step = found->step;
-  title = g_strdup_printf (_ ("Completions of Step %d"), (int) found->step);
-  gtk_label_set_text (self->samples_title, title);
-  clear_samples (self);
-  /* Spread over the step's prompts, so that not all are answers to the first. */
-  for (guint i = 0; i < n; i++)
-    gtk_box_append (self->samples,
-                    plumb_sample_card_new (found->samples->pdata[(gsize) i * found->samples->len / n],
-                                           TRUE));
+  for (guint i = 0; i < SAMPLES_SHOWN; i++)
+    {
+      gtk_widget_set_visible (self->briefs[i], i < n);
+      if (i < n)
+        plumb_sample_brief_set_sample (PLUMB_SAMPLE_BRIEF (self->briefs[i]),
+                                       found->samples->pdata[(gsize) i * found->samples->len / n]);
+    }
+  self->shown_step = n > 0 ? found->step : PLUMB_NO_STEP;
+  if (n > 0)
+    title = g_strdup_printf (_ ("Completions of Step %d"), (int) found->step);
+  gtk_label_set_text (self->samples_title, title != NULL ? title : _ ("Completions"));
 }
 
 static void
@@ -103,7 +83,7 @@ samples_cb (GObject *source, GAsyncResult *result, gpointer user_data)
 
   if (g_error_matches (error, G_IO_ERROR, G_IO_ERROR_CANCELLED))
     return;
-  if (found != NULL)
+  if (found != NULL && found->step != self->shown_step)
     show_samples (self, found);
 }
 
@@ -222,6 +202,7 @@ plumb_overview_class_init (PlumbOverviewClass *klass)
   widget_class->size_allocate = plumb_overview_size_allocate;
   widget_class->measure = plumb_overview_measure;
   widget_class->map = plumb_overview_map;
+  g_type_ensure (PLUMB_TYPE_CHART_GRID);
   g_type_ensure (PLUMB_TYPE_LOG_VIEW);
   gtk_widget_class_set_template_from_resource (widget_class,
                                                "/org/plumbline/Plumbline/ui/overview.ui");
@@ -243,6 +224,12 @@ plumb_overview_init (PlumbOverview *self)
   self->shown_step = PLUMB_NO_STEP;
   self->wide = TRUE;
   gtk_widget_init_template (GTK_WIDGET (self));
+  for (guint i = 0; i < SAMPLES_SHOWN; i++)
+    {
+      self->briefs[i] = plumb_sample_brief_new ();
+      gtk_box_append (self->samples, self->briefs[i]);
+    }
+  show_samples (self, NULL);
 }
 
 void
@@ -258,16 +245,13 @@ plumb_overview_set_run (PlumbOverview *self, PlumbRun *run)
   g_cancellable_cancel (self->cancellable);
   g_object_unref (self->cancellable);
   self->cancellable = g_cancellable_new ();
-  self->shown_step = PLUMB_NO_STEP;
-  clear_samples (self);
-  gtk_label_set_text (self->samples_title, _ ("Completions"));
-  gtk_widget_show (GTK_WIDGET (self->no_samples));
+  show_samples (self, NULL);
   plumb_log_view_set_run (self->log, run);
   g_object_unref (self->view);
   self->view = plumb_chart_view_new ();
   if (run == NULL)
     {
-      clear_charts (self);
+      plumb_chart_grid_clear (self->charts);
       return;
     }
   fill_charts (self);

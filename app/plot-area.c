@@ -15,6 +15,13 @@
 #define HARDWARE_INTERVAL 250
 #define ZOOM_STEP 1.25
 
+enum
+{
+  DRAWN,
+  N_SIGNALS,
+};
+static guint signals[N_SIGNALS];
+
 G_DEFINE_FINAL_TYPE (PlumbPlotArea, plumb_plot_area, GTK_TYPE_WIDGET)
 
 /* Without a render node of the kernel every GL implementation is a software one. */
@@ -162,6 +169,7 @@ raster_cb (GObject *source, GAsyncResult *result, gpointer user_data)
   if (raster != NULL && self->func != NULL)
     {
       take_raster (self, raster);
+      g_signal_emit (self, signals[DRAWN], 0);
       g_debug ("chart %s drawn %.0f ms after it was asked for", self->title,
                (g_get_monotonic_time () - self->last_start) / 1000.0);
     }
@@ -512,6 +520,8 @@ plumb_plot_area_class_init (PlumbPlotAreaClass *klass)
   widget_class->unmap = plumb_plot_area_unmap;
   widget_class->css_changed = plumb_plot_area_css_changed;
   widget_class->snapshot = plumb_plot_area_snapshot;
+  signals[DRAWN] = g_signal_new ("drawn", PLUMB_TYPE_PLOT_AREA, G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL,
+                                 G_TYPE_NONE, 0);
   gtk_widget_class_set_css_name (widget_class, "plotarea");
   gtk_widget_class_set_accessible_role (widget_class, GTK_ACCESSIBLE_ROLE_IMG);
   add_keys (widget_class);

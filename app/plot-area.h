@@ -10,7 +10,8 @@ G_BEGIN_DECLS
 
 /* The drawing surface of a chart. The picture is rastered outside the main thread, at most twice a
  * second where the screen is drawn by the processor and four times elsewhere, and only while it can
- * be seen; crosshair and readout are a layer on top. */
+ * be seen; crosshair and readout are a layer on top. "drawn" is emitted
+ * when a new picture shows. */
 #define PLUMB_TYPE_PLOT_AREA (plumb_plot_area_get_type ())
 G_DECLARE_FINAL_TYPE (PlumbPlotArea, plumb_plot_area, PLUMB, PLOT_AREA, GtkWidget)
 

@@ -56,10 +56,13 @@ plumb_track_add_attempt (PlumbTrack *self, gint64 attempt, gint64 from_step)
 void
 plumb_track_add_points (PlumbTrack *self, const PlumbPoint *points, gsize n)
 {
+  gsize n_current;
+
   g_return_if_fail (self != NULL);
 
   g_mutex_lock (&self->lock);
   plumb_series_add_points (self->series, points, n);
+  plumb_series_current (self->series, &n_current); /* sorts them in now, rather than all at once later */
   g_mutex_unlock (&self->lock);
 }
 

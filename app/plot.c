@@ -238,10 +238,10 @@ lay_out (PlumbPlot *self)
   self->y.pixel_max = self->area.y;
 
   if (spec->x_axis == PLUMB_PLOT_X_STEP)
-    plumb_ticks_linear (&self->x_ticks, self->x.min, self->x.max, MAX (2, (int) self->area.width / 80),
+    plumb_ticks_linear (&self->x_ticks, self->x.min, self->x.max, MAX (3, (int) self->area.width / 60),
                         TRUE);
   else
-    plumb_ticks_time (&self->x_ticks, self->x.min, self->x.max, MAX (2, (int) self->area.width / 90));
+    plumb_ticks_time (&self->x_ticks, self->x.min, self->x.max, MAX (3, (int) self->area.width / 70));
 }
 
 PlumbPlot *

@@ -140,18 +140,6 @@ new_label (const char *text, const char *style)
   return label;
 }
 
-static char *
-one_line (const char *text)
-{
-  g_autofree char *copy = g_strndup (text != NULL ? text : "", 400);
-  char *end;
-
-  if (!g_utf8_validate (copy, -1, (const char **) &end))
-    *end = '\0';
-  g_strdelimit (copy, "\n\t\r", ' ');
-  return g_strdup (g_strstrip (copy));
-}
-
 static GtkWidget *
 new_prompt_row (PlumbRolloutsPage *self, guint start)
 {
@@ -159,7 +147,7 @@ new_prompt_row (PlumbRolloutsPage *self, guint start)
   GroupFacts facts = measure_group (self, start, group_end (self, start));
   GtkWidget *box = gtk_box_new (GTK_ORIENTATION_HORIZONTAL, 8);
   g_autofree char *mean = facts.n > 0 ? g_strdup_printf ("%.2f", facts.mean) : g_strdup (_ ("failed"));
-  g_autofree char *text = one_line (sample->prompt_text);
+  g_autofree char *text = plumb_sample_one_line (sample->prompt_text, 200);
   GtkWidget *value = gtk_label_new (mean);
   GtkWidget *label = gtk_label_new (text);
 
@@ -246,7 +234,7 @@ show_group (PlumbRolloutsPage *self)
     }
   gtk_box_append (self->group, new_label (summary, "heading"));
   for (guint i = 0; i < sorted->len; i++)
-    gtk_box_append (self->group, plumb_sample_card_new (sorted->pdata[i], FALSE));
+    gtk_box_append (self->group, plumb_sample_card_new (sorted->pdata[i]));
   self->card = 0;
   gtk_adjustment_set_value (gtk_scrolled_window_get_vadjustment (self->group_scrolled), 0);
 }

@@ -13,7 +13,7 @@ struct _PlumbRunRow
 
   GtkImage *icon;
   GtkLabel *title;
-  GtkLabel *facts;
+  GtkInscription *facts;
   GtkProgressBar *progress;
   PlumbRun *run;
   const char *style;
@@ -116,7 +116,7 @@ changed_cb (PlumbRunRow *self)
   if (info == NULL)
     return;
   facts = format_facts (info);
-  gtk_label_set_text (self->facts, facts);
+  gtk_inscription_set_text (self->facts, facts);
   gtk_image_set_from_icon_name (self->icon, plumb_run_state_icon (info->state));
   set_style (self, plumb_run_state_style (info->state));
   gtk_widget_set_visible (GTK_WIDGET (self->progress), alive && status != NULL

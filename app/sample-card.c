@@ -8,13 +8,14 @@
 #include "app/plot-format.h"
 #include "app/sample-card.h"
 
+#define LONGEST 20000 /* characters that are shown: a label lays out all of them */
+
 struct _PlumbSampleCard
 {
   GtkBox parent_instance;
 
   GtkLabel *reward;
   GtkLabel *facts;
-  GtkLabel *prompt;
   GtkLabel *response;
 };
 
@@ -39,8 +40,8 @@ append_fact (GString *facts, const char *text)
     g_string_append_printf (facts, "%s%s", facts->len > 0 ? " · " : "", text);
 }
 
-static char *
-format_facts (const PlumbSample *sample)
+char *
+plumb_sample_facts (const PlumbSample *sample)
 {
   g_autoptr (GString) facts = g_string_new (NULL);
 
@@ -71,19 +72,27 @@ format_facts (const PlumbSample *sample)
   return g_string_free (g_steal_pointer (&facts), FALSE);
 }
 
-static void
-show_reward (PlumbSampleCard *self, const PlumbSample *sample)
+char *
+plumb_sample_reward_text (const PlumbSample *sample)
 {
-  g_autofree char *reward = NULL;
+  return sample->failed ? g_strdup (_ ("failed")) : g_strdup_printf ("%.3g", sample->reward);
+}
 
-  if (sample->failed)
-    reward = g_strdup (_ ("failed"));
-  else
-    reward = g_strdup_printf ("%.3g", sample->reward);
-  gtk_label_set_text (self->reward, reward);
-  gtk_widget_add_css_class (GTK_WIDGET (self->reward),
-                            sample->failed ? "warning" : sample->reward > 0 ? "success" : "dim-label");
-  gtk_widget_set_tooltip_text (GTK_WIDGET (self->reward), _ ("Reward"));
+const char *
+plumb_sample_reward_style (const PlumbSample *sample)
+{
+  return sample->failed ? "warning" : sample->reward > 0 ? "success" : "dim-label";
+}
+
+char *
+plumb_sample_one_line (const char *text, glong limit)
+{
+  g_autofree char *start = g_utf8_make_valid (text != NULL ? text : "", -1);
+
+  if (g_utf8_strlen (start, -1) > limit)
+    *g_utf8_offset_to_pointer (start, limit) = '\0';
+  g_strdelimit (start, "\n\t\r", ' ');
+  return g_strdup (g_strstrip (start));
 }
 
 static void
@@ -103,7 +112,6 @@ plumb_sample_card_class_init (PlumbSampleCardClass *klass)
                                                "/org/plumbline/Plumbline/ui/sample-card.ui");
   gtk_widget_class_bind_template_child (widget_class, PlumbSampleCard, reward);
   gtk_widget_class_bind_template_child (widget_class, PlumbSampleCard, facts);
-  gtk_widget_class_bind_template_child (widget_class, PlumbSampleCard, prompt);
   gtk_widget_class_bind_template_child (widget_class, PlumbSampleCard, response);
 }
 
@@ -113,43 +121,24 @@ plumb_sample_card_init (PlumbSampleCard *self)
   gtk_widget_init_template (GTK_WIDGET (self));
 }
 
-/* Labels lay out their whole text even when they show four lines of it. */
-static char *
-shorten (const char *text, glong limit)
-{
-  g_autofree char *start = NULL;
-
-  if (text == NULL)
-    return g_strdup ("");
-  if (g_utf8_strlen (text, -1) <= limit)
-    return g_strdup (text);
-  start = g_utf8_substring (text, 0, limit);
-  return g_strconcat (start, "…", NULL);
-}
-
 GtkWidget *
-plumb_sample_card_new (const PlumbSample *sample, gboolean brief)
+plumb_sample_card_new (const PlumbSample *sample)
 {
   PlumbSampleCard *self;
-  g_autofree char *facts = NULL, *prompt = NULL, *response = NULL;
+  g_autofree char *facts = NULL, *reward = NULL, *response = NULL;
 
   g_return_val_if_fail (sample != NULL, NULL);
 
   self = g_object_new (PLUMB_TYPE_SAMPLE_CARD, NULL);
-  show_reward (self, sample);
-  facts = format_facts (sample);
+  reward = plumb_sample_reward_text (sample);
+  gtk_label_set_text (self->reward, reward);
+  gtk_widget_add_css_class (GTK_WIDGET (self->reward), plumb_sample_reward_style (sample));
+  facts = plumb_sample_facts (sample);
   gtk_label_set_text (self->facts, facts);
-  prompt = shorten (sample->prompt_text, 300);
-  response = shorten (sample->response_text, brief ? 400 : 20000);
+  response = g_utf8_make_valid (sample->response_text != NULL ? sample->response_text : "", -1);
+  if (g_utf8_strlen (response, -1) > LONGEST)
+    *g_utf8_offset_to_pointer (response, LONGEST) = '\0';
   g_strchomp (response);
-  gtk_label_set_text (self->prompt, prompt);
   gtk_label_set_text (self->response, *response != '\0' ? response : _ ("(empty)"));
-  gtk_widget_set_visible (GTK_WIDGET (self->prompt), brief);
-  if (brief)
-    {
-      gtk_label_set_lines (self->response, 4);
-      gtk_label_set_ellipsize (self->response, PANGO_ELLIPSIZE_END);
-      gtk_label_set_selectable (self->response, FALSE);
-    }
   return GTK_WIDGET (self);
 }

@@ -11,11 +11,18 @@ G_BEGIN_DECLS
 #define PLUMB_TYPE_SAMPLE_CARD (plumb_sample_card_get_type ())
 G_DECLARE_FINAL_TYPE (PlumbSampleCard, plumb_sample_card, PLUMB, SAMPLE_CARD, GtkBox)
 
-/* With `brief`, prompt and completion in a few lines; else the completion alone, whole. Copies what
- * it shows. */
-GtkWidget *plumb_sample_card_new (const PlumbSample *sample, gboolean brief);
+/* Copies what it shows. */
+GtkWidget *plumb_sample_card_new (const PlumbSample *sample);
 
 /* "cut at the limit", "ended by itself", ...; (transfer none) */
 const char *plumb_sample_finish_text (const PlumbSample *sample);
+/* Parts of the reward, advantage, length and end, in one line; new. */
+char *plumb_sample_facts (const PlumbSample *sample);
+/* "0.5" or "failed"; new. */
+char *plumb_sample_reward_text (const PlumbSample *sample);
+/* The style class of its reward. */
+const char *plumb_sample_reward_style (const PlumbSample *sample);
+/* A text's first characters as one line of valid UTF-8; new. */
+char *plumb_sample_one_line (const char *text, glong limit);
 
 G_END_DECLS
