@@ -197,7 +197,7 @@ fail (const Options *o, GError *failure, GError **error)
       return code;
     }
   g_autoptr (GPtrArray) problems = plumb_problems_new ();
-  plumb_problems_add (problems, NULL, NULL, NULL, 0, NULL, "%s", failure->message);
+  plumb_problems_add_error (problems, failure);
   print_problems (o, problems);
   g_error_free (failure);
   return code;
@@ -212,7 +212,7 @@ run (const Options *o, const char *path, GError **error)
   if (!spec && failure)
     return fail (o, failure, error);
   if (problems->len == 0 && spec && !o->child)
-    plumb_run_preflight (spec, problems);
+    plumb_run_preflight (spec, problems, NULL);
   if (problems->len > 0)
     {
       print_problems (o, problems);

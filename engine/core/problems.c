@@ -2,6 +2,8 @@
 #define G_LOG_DOMAIN "plumbline"
 #include "config.h"
 
+#include <string.h>
+
 #include "engine/core/error.h"
 #include "engine/core/spec.h"
 
@@ -58,6 +60,19 @@ plumb_problems_add (GPtrArray *problems,
   message = g_strdup_vprintf (format, args);
   va_end (args);
   g_ptr_array_add (problems, plumb_problem_new (key, value, file, line, message, remedy));
+}
+
+void
+plumb_problems_add_error (GPtrArray *problems, const GError *error)
+{
+  const char *message = error->message;
+  g_autofree char *key = g_strndup (message, strcspn (message, " :="));
+
+  if (plumb_field_find (key) == NULL)
+    g_clear_pointer (&key, g_free);
+  else if (message[strlen (key)] == ':')
+    message += strlen (key) + 1 + (message[strlen (key) + 1] == ' ');
+  g_ptr_array_add (problems, plumb_problem_new (key, NULL, NULL, 0, message, NULL));
 }
 
 char *

@@ -37,6 +37,8 @@ void plumb_problems_add (GPtrArray *problems,
                          const char *remedy,
                          const char *format,
                          ...) G_GNUC_PRINTF (7, 8);
+/* An error as a problem, of the setting that its message begins with, if it does. */
+void plumb_problems_add_error (GPtrArray *problems, const GError *error);
 /* "file:line: key = value: message (remedy)", one a line. */
 char *plumb_problems_to_text (GPtrArray *problems);
 JsonNode *plumb_problems_to_json (GPtrArray *problems); /* {"problems": [...]} */

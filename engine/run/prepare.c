@@ -116,6 +116,7 @@ open_data (PlumbRunInputs *in, const char *key, PlumbDataPurpose purpose, GError
   if (!plumb_spec_has_value (in->spec, key))
     return NULL;
   plumb_data_options_from_spec (&options, in->spec, key, purpose);
+  options.keys.need_answer = purpose != PLUMB_DATA_WARMUP && in->reward && plumb_reward_needs_answer (in->reward);
   return plumb_data_set_open (&options, in->tokenizer, in->reports, error);
 }
 

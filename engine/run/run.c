@@ -455,18 +455,16 @@ plumb_run_execute (PlumbSpec *spec, const char *dir, gboolean resume, gboolean d
 }
 
 void
-plumb_run_preflight (PlumbSpec *spec, GPtrArray *problems)
+plumb_run_preflight (PlumbSpec *spec, GPtrArray *problems, GPtrArray *left_out)
 {
   g_autoptr (GError) error = NULL;
   g_autofree char *scratch = g_dir_make_tmp ("plumbline-check-XXXXXX", &error);
   g_auto (PlumbRunInputs) inputs = { 0 };
   g_autoptr (PlumbSpec) copy = plumb_spec_copy (spec);
-  if (scratch && plumb_run_inputs_open (&inputs, copy, scratch, &error))
-    {
-      plumb_remove_tree (scratch, NULL);
-      return;
-    }
+  if (!scratch || !plumb_run_inputs_open (&inputs, copy, scratch, &error))
+    plumb_problems_add_error (problems, error);
   if (scratch)
     plumb_remove_tree (scratch, NULL);
-  plumb_problems_add (problems, NULL, NULL, NULL, 0, NULL, "%s", error->message);
+  if (left_out && inputs.reports)
+    g_ptr_array_extend_and_steal (left_out, g_steal_pointer (&inputs.reports));
 }

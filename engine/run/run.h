@@ -11,7 +11,8 @@ G_BEGIN_DECLS
 int plumb_run_execute (PlumbSpec *spec, const char *dir, gboolean resume, gboolean detached, GError **error);
 
 /* Opens everything that the run reads, in a scratch folder, and appends what is wrong to `problems`: with the
- * settings' own problems this is the preflight. */
-void plumb_run_preflight (PlumbSpec *spec, GPtrArray *problems);
+ * settings' own problems this is the preflight. `left_out` (NULL: not wanted) gets the rows of data that are
+ * not used. */
+void plumb_run_preflight (PlumbSpec *spec, GPtrArray *problems, GPtrArray *left_out);
 
 G_END_DECLS

@@ -31,16 +31,14 @@ plumb_data_text_clear (PlumbDataText *text)
 void
 plumb_row_fault_clear (PlumbRowFault *fault)
 {
-  g_clear_pointer (&fault->key, g_free);
   g_clear_pointer (&fault->message, g_free);
   g_clear_pointer (&fault->remedy, g_free);
 }
 
 static gboolean
-fault_at (PlumbRowFault *fault, const char *key, char *message, char *remedy)
+fault_at (PlumbRowFault *fault, char *message, char *remedy)
 {
   plumb_row_fault_clear (fault);
-  fault->key = g_strdup (key);
   fault->message = message;
   fault->remedy = remedy;
   return FALSE;
@@ -121,7 +119,7 @@ check_wanted (const Wanted *wanted, GHashTable *seen, PlumbRowFault *fault)
   if (wanted->key == NULL || !wanted->needed)
     return TRUE;
   if (wanted->wrong != NULL)
-    return fault_at (fault, wanted->key,
+    return fault_at (fault,
                      g_strdup_printf ("%s is %s, not a text or number", wanted->key, wanted->wrong),
                      NULL);
   if (*wanted->string == NULL)
@@ -129,11 +127,11 @@ check_wanted (const Wanted *wanted, GHashTable *seen, PlumbRowFault *fault)
       names = (const char **)g_hash_table_get_keys_as_array (seen, &n);
       nearest = plumb_nearest_word (wanted->key, names, n);
       return fault_at (
-          fault, wanted->key, g_strdup_printf ("%s is missing", wanted->key),
+          fault, g_strdup_printf ("%s is missing", wanted->key),
           nearest != NULL ? g_strdup_printf ("the nearest key of the row is %s", nearest) : NULL);
     }
   if ((*wanted->string)->len == 0 && !wanted->may_be_empty)
-    return fault_at (fault, wanted->key, g_strdup_printf ("%s is empty", wanted->key), NULL);
+    return fault_at (fault, g_strdup_printf ("%s is empty", wanted->key), NULL);
   return TRUE;
 }
 
@@ -142,7 +140,7 @@ malformed (PlumbJsonScan *scan, gsize offset, PlumbRowFault *fault)
 {
   gboolean early = scan->at == (gsize)(scan->end - scan->data);
 
-  return fault_at (fault, NULL,
+  return fault_at (fault,
                    g_strdup_printf ("this is no sound JSON: %s (at byte %" G_GSIZE_FORMAT
                                     " of the line, %" G_GSIZE_FORMAT " of the file)",
                                     early ? "it is incomplete" : scan->message, scan->at,
@@ -177,8 +175,8 @@ plumb_data_json_read (const char *line,
       if (!plumb_json_finish (&scan))
         return malformed (&scan, offset, fault);
       return fault_at (
-          fault, NULL,
-          g_strdup_printf ("the row is %s, not an object", plumb_json_type_name (type)), NULL);
+          fault, g_strdup_printf ("the row is %s, not an object", plumb_json_type_name (type)),
+          NULL);
     }
   plumb_json_enter_object (&scan);
   while (plumb_json_next_member (&scan, key))
@@ -190,7 +188,7 @@ plumb_data_json_read (const char *line,
   if (!plumb_json_finish (&scan))
     return malformed (&scan, offset, fault);
   if (twice != NULL)
-    return fault_at (fault, twice, g_strdup_printf ("%s stands twice in the row", twice), NULL);
+    return fault_at (fault, g_strdup_printf ("%s stands twice in the row", twice), NULL);
   for (gsize i = 0; i < G_N_ELEMENTS (wanted); i++)
     if (!check_wanted (&wanted[i], seen, fault))
       return FALSE;

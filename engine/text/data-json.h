@@ -10,7 +10,6 @@ G_BEGIN_DECLS
 
 typedef struct
 {
-  char *key;     /* the key at fault; NULL: the line */
   char *message; /* what is wrong */
   char *remedy;  /* NULL: nothing special */
 } PlumbRowFault;

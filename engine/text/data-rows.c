@@ -80,8 +80,8 @@ report (PlumbDataSource *source, guint line, const PlumbRowFault *fault, GPtrArr
 {
   source->n_broken++;
   if (source->n_broken <= PLUMB_DATA_MOST_REPORTS)
-    g_ptr_array_add (reports, plumb_problem_new (fault->key, NULL, source->name, line,
-                                                 fault->message, fault->remedy));
+    g_ptr_array_add (
+        reports, plumb_problem_new (NULL, NULL, source->name, line, fault->message, fault->remedy));
 }
 
 /* Moves to the next line that is not blank; FALSE at the end. A line ends at \n alone: other
