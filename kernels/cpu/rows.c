@@ -5,6 +5,8 @@
 #include "kernels/cpu/context.h"
 #include "kernels/cpu/vector.h"
 
+const float cpu_exp_low = -87.0f, cpu_exp_high = 88.0f;
+
 #define CONVERT_BLOCK 16384 // elements per piece of work
 
 CPU_CLONES void
