@@ -186,10 +186,17 @@ update_value (PlumbChartCard *self)
 {
   PlumbPoint last;
   g_autofree char *text = NULL;
+  guint length;
 
   if (self->metrics->len > 0 && !self->stacked
       && plumb_run_get_last (self->run, self->metrics->pdata[0], &last))
     text = plumb_format_value (last.value, metric_unit (self->metrics->pdata[0]));
+  length = text != NULL ? g_utf8_strlen (text, -1) : 0;
+  if (length != gtk_inscription_get_nat_chars (self->value))
+    {
+      gtk_inscription_set_min_chars (self->value, length);
+      gtk_inscription_set_nat_chars (self->value, length);
+    }
   gtk_inscription_set_text (self->value, text);
 }
 

@@ -480,6 +480,14 @@ plumb_field_row_enter (PlumbFieldRow *self, const char *text)
 }
 
 void
+plumb_field_row_focus_editor (PlumbFieldRow *self)
+{
+  g_return_if_fail (PLUMB_IS_FIELD_ROW (self));
+
+  gtk_widget_grab_focus (self->editor);
+}
+
+void
 plumb_field_row_set_problem (PlumbFieldRow *self, const PlumbProblem *problem)
 {
   g_return_if_fail (PLUMB_IS_FIELD_ROW (self));

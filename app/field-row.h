@@ -23,6 +23,9 @@ gboolean plumb_field_row_has_fault (PlumbFieldRow *self);
 /* Puts a text into the editor as if the user had typed it. */
 void plumb_field_row_enter (PlumbFieldRow *self, const char *text);
 
+/* Puts the focus into the editor. */
+void plumb_field_row_focus_editor (PlumbFieldRow *self);
+
 /* Shows a problem that was found elsewhere; NULL takes it away. */
 void plumb_field_row_set_problem (PlumbFieldRow *self, const PlumbProblem *problem);
 gboolean plumb_field_row_has_problem (PlumbFieldRow *self);

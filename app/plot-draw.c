@@ -9,6 +9,8 @@
 #include "app/plot-private.h"
 #include "app/plot-reduce.h"
 
+#define EVENT_GAP 8 /* px between two marks */
+
 /* Lines are strokes while there are fewer points than pixel columns; from there on one rectangle for
  * each column, from its least to its greatest value, looks the same and costs a fraction. */
 
@@ -315,9 +317,12 @@ draw_x_axis (PlumbPlot *self, cairo_t *cr, PangoLayout *layout)
     }
 }
 
+/* Grave ones always; of the others only as many as can be told apart. */
 static void
 draw_events (PlumbPlot *self, cairo_t *cr)
 {
+  double last = -INFINITY;
+
   for (guint i = 0; i < self->spec->events->len; i++)
     {
       const PlumbPlotEvent *event = &g_array_index (self->spec->events, PlumbPlotEvent, i);
@@ -328,6 +333,9 @@ draw_events (PlumbPlot *self, cairo_t *cr)
       if (x < self->x.min || x > self->x.max)
         continue;
       px = round (plumb_scale_to_pixel (&self->x, x)) - 0.5;
+      if (!event->grave && fabs (px - last) < EVENT_GAP)
+        continue;
+      last = px;
       set_color (cr, event->grave ? &self->spec->style.error : &self->spec->style.text,
                  event->grave ? 0.9 : 0.5);
       cairo_set_line_width (cr, 1);

@@ -79,8 +79,12 @@ plumb_format_duration (double seconds)
   whole = (guint64) (seconds + 0.5);
   if (whole < 60)
     return g_strdup_printf (_ ("%d s"), (int) whole);
+  if (whole < 3600 && whole % 60 == 0)
+    return g_strdup_printf (_ ("%d min"), (int) (whole / 60));
   if (whole < 3600)
     return g_strdup_printf (_ ("%d min %d s"), (int) (whole / 60), (int) (whole % 60));
+  if (whole < 86400 && whole / 60 % 60 == 0)
+    return g_strdup_printf (_ ("%d h"), (int) (whole / 3600));
   if (whole < 86400)
     return g_strdup_printf (_ ("%d h %d min"), (int) (whole / 3600), (int) (whole / 60 % 60));
   return g_strdup_printf (_ ("%d d %d h"), (int) MIN (whole / 86400, 99999),

@@ -180,6 +180,9 @@ changed_cb (PlumbRunPage *self)
 static void
 rows_cb (PlumbRunPage *self)
 {
+  /* Of a run that is over the state never changes again, but its throughput has only now come. */
+  if (!plumb_run_is_alive (self->run))
+    changed_cb (self);
   if (self->shown_at == 0 || !plumb_run_is_loaded (self->run))
     return;
   g_debug ("rows of %s read after %.0f ms", plumb_run_get_path (self->run),

@@ -81,15 +81,16 @@ format_facts (const PlumbRunInfo *info)
 {
   const char *state = _ (plumb_run_state_label (info->state));
   const PlumbRunStatus *status = info->status;
-  g_autofree char *eta = NULL;
 
   if (status == NULL)
     return g_strdup (state);
-  if (plumb_run_state_is_alive (info->state) && status->eta > 0)
+  if (plumb_run_state_is_alive (info->state) && status->eta > 0 && status->total_steps > 0)
     {
-      eta = plumb_format_duration (status->eta);
-      /* translators: "Running · step 410 · 2 min 10 s left" */
-      return g_strdup_printf (_ ("%s · step %d · %s left"), state, (int) status->step, eta);
+      g_autofree char *eta = plumb_format_duration (status->eta);
+
+      /* translators: "Running · 37 % · 2 min 10 s left" */
+      return g_strdup_printf (_ ("%s · %d %% · %s left"), state,
+                              (int) (100 * status->step / status->total_steps), eta);
     }
   return g_strdup_printf (_ ("%s · step %d"), state, (int) status->step);
 }

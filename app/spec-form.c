@@ -10,6 +10,8 @@
 #include "app/reward-options-row.h"
 #include "app/spec-form.h"
 
+#define SCROLL_DELAY 300 /* ms: an expander has opened by then */
+
 /* Of one level of one group: the expander that holds its rows, or NULL for the basic ones. */
 typedef struct
 {
@@ -328,6 +330,23 @@ open_section_of (PlumbSpecForm *self, gpointer row)
     }
 }
 
+/* The row's place is known once its section has been laid out. */
+static gboolean
+scroll_cb (gpointer user_data)
+{
+  GtkWidget *row = user_data;
+  GtkWidget *scrolled = gtk_widget_get_ancestor (row, GTK_TYPE_SCROLLED_WINDOW);
+  GtkAdjustment *adjustment;
+  graphene_point_t point;
+
+  if (scrolled == NULL
+      || !gtk_widget_compute_point (row, scrolled, &GRAPHENE_POINT_INIT (0, 0), &point))
+    return G_SOURCE_REMOVE;
+  adjustment = gtk_scrolled_window_get_vadjustment (GTK_SCROLLED_WINDOW (scrolled));
+  gtk_adjustment_set_value (adjustment, gtk_adjustment_get_value (adjustment) + point.y - 48);
+  return G_SOURCE_REMOVE;
+}
+
 void
 plumb_spec_form_go_to_problem (PlumbSpecForm *self)
 {
@@ -337,7 +356,9 @@ plumb_spec_form_go_to_problem (PlumbSpecForm *self)
     if (plumb_field_row_has_problem (self->rows->pdata[i]))
       {
         open_section_of (self, self->rows->pdata[i]);
-        gtk_widget_child_focus (self->rows->pdata[i], GTK_DIR_TAB_FORWARD);
+        plumb_field_row_focus_editor (self->rows->pdata[i]);
+        g_timeout_add_full (G_PRIORITY_LOW, SCROLL_DELAY, scroll_cb, g_object_ref (self->rows->pdata[i]),
+                            g_object_unref);
         return;
       }
 }

@@ -288,17 +288,19 @@ static gboolean
 write_run (Writer *self, GError **error)
 {
   int step, lock;
+  double start;
 
   if (!prepare (self, error))
     return FALSE;
   lock = plumb_run_lock (self->run, error);
   if (lock < 0 || plumb_telemetry_begin_attempt (self->telemetry, 0, error) < 0)
     return FALSE;
+  start = plumb_telemetry_now (self->telemetry);
   for (step = 1; step <= points; step++)
     {
       write_step (self, step);
       if (points < 5000)
-        write_phases (self, step, plumb_telemetry_now (self->telemetry) + (step - points) * pace);
+        write_phases (self, step, start + (step - 1) * pace);
       if (step % 500 == 0 && !plumb_telemetry_flush (self->telemetry, error))
         return FALSE;
     }
