@@ -9,6 +9,7 @@
 #include "app/chart-card.h"
 #include "app/chart-grid.h"
 #include "app/charts-page.h"
+#include "app/settings.h"
 
 /* The order of the groups; others follow by name. */
 static const char *const prefixes[] = { "reward", "eval",   "length",     "kl",   "policy", "loss",
@@ -302,6 +303,18 @@ plumb_charts_page_class_init (PlumbChartsPageClass *klass)
 }
 
 static void
+bind_settings (PlumbChartsPage *self)
+{
+  GSettings *settings = plumb_settings_get ();
+
+  if (settings == NULL)
+    return;
+  g_settings_bind (settings, "smoothing", gtk_range_get_adjustment (GTK_RANGE (self->smoothing)),
+                   "value", G_SETTINGS_BIND_DEFAULT);
+  g_settings_bind (settings, "x-axis", self->x_axis, "selected", G_SETTINGS_BIND_DEFAULT);
+}
+
+static void
 plumb_charts_page_init (PlumbChartsPage *self)
 {
   self->groups = g_ptr_array_new_with_free_func (group_free);
@@ -310,6 +323,7 @@ plumb_charts_page_init (PlumbChartsPage *self)
   g_signal_connect_object (self->view, "view-changed", G_CALLBACK (view_changed_cb), self,
                            G_CONNECT_SWAPPED);
   gtk_widget_init_template (GTK_WIDGET (self));
+  bind_settings (self);
 }
 
 void

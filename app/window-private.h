@@ -23,7 +23,6 @@ struct _PlumbWindow
 
   PlumbRunList *runs;
   PlumbRun *run; /* the one on the page; NULL: none */
-  GSettings *settings; /* NULL where the schema is not installed */
 };
 
 /* window-actions.c */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "app/run-row.h"
+#include "app/settings.h"
 #include "app/window-private.h"
 
 G_DEFINE_FINAL_TYPE (PlumbWindow, plumb_window, ADW_TYPE_APPLICATION_WINDOW)
@@ -211,26 +212,16 @@ can_start_cb (PlumbWindow *self)
   plumb_window_update_actions (self);
 }
 
-static GSettings *
-open_settings (void)
-{
-  GSettingsSchemaSource *source = g_settings_schema_source_get_default ();
-  g_autoptr (GSettingsSchema) schema = NULL;
-
-  if (source != NULL)
-    schema = g_settings_schema_source_lookup (source, PLUMB_APPLICATION_ID, TRUE);
-  return schema != NULL ? g_settings_new (PLUMB_APPLICATION_ID) : NULL;
-}
-
 static void
 restore_size (PlumbWindow *self)
 {
-  self->settings = open_settings ();
-  if (self->settings == NULL)
+  GSettings *settings = plumb_settings_get ();
+
+  if (settings == NULL)
     return;
-  g_settings_bind (self->settings, "width", self, "default-width", G_SETTINGS_BIND_DEFAULT);
-  g_settings_bind (self->settings, "height", self, "default-height", G_SETTINGS_BIND_DEFAULT);
-  g_settings_bind (self->settings, "maximized", self, "maximized", G_SETTINGS_BIND_DEFAULT);
+  g_settings_bind (settings, "width", self, "default-width", G_SETTINGS_BIND_DEFAULT);
+  g_settings_bind (settings, "height", self, "default-height", G_SETTINGS_BIND_DEFAULT);
+  g_settings_bind (settings, "maximized", self, "maximized", G_SETTINGS_BIND_DEFAULT);
 }
 
 static void
@@ -243,7 +234,6 @@ plumb_window_dispose (GObject *object)
   gtk_widget_dispose_template (GTK_WIDGET (self), PLUMB_TYPE_WINDOW);
   g_clear_object (&self->run);
   g_clear_object (&self->runs);
-  g_clear_object (&self->settings);
   G_OBJECT_CLASS (plumb_window_parent_class)->dispose (object);
 }
 
