@@ -5,42 +5,41 @@
 
 #include <glib/gi18n.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "engine/cli/command.h"
 #include "engine/cli/model-session.h"
 #include "engine/core/error.h"
+#include "engine/core/json-tree.h"
 
 /* Ids of a line: a JSON array, or an object with "ids". NULL with an error naming the line. */
 static GArray *
 parse_line (const char *line, const char *name, guint number, GError **error)
 {
-  g_autoptr (JsonParser) parser = json_parser_new_immutable ();
-  g_autoptr (GError) local = NULL;
-  JsonNode *node = json_parser_load_from_data (parser, line, -1, &local) ? json_parser_get_root (parser) : NULL;
-  if (node && JSON_NODE_HOLDS_OBJECT (node))
-    node = json_object_get_member (json_node_get_object (node), "ids");
-  if (!node || !JSON_NODE_HOLDS_ARRAY (node))
+  g_autofree char *place = g_strdup_printf ("%s: line %u", name, number);
+  g_autoptr (JsonParser) parser = plumb_json_parse (place, line, strlen (line), error);
+  if (!parser)
+    return NULL;
+  JsonNode *root = json_parser_get_root (parser);
+  JsonObject *object = plumb_json_node_object (root);
+  JsonArray *array = plumb_json_node_array (object ? json_object_get_member (object, "ids") : root);
+  if (!array)
     {
       g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
-                   "%s:%u: neither a list of ids nor an object with \"ids\"%s%s", name, number,
-                   local ? ": " : "", local ? local->message : "");
+                   "%s:%u: neither a list of ids nor an object with \"ids\"", name, number);
       return NULL;
     }
-  JsonArray *array = json_node_get_array (node);
   g_autoptr (GArray) ids = g_array_new (FALSE, FALSE, sizeof (gint32));
   for (guint i = 0; i < json_array_get_length (array); i++)
     {
-      JsonNode *item = json_array_get_element (array, i);
-      gint64 id = JSON_NODE_HOLDS_VALUE (item) && json_node_get_value_type (item) == G_TYPE_INT64
-                      ? json_node_get_int (item)
-                      : -1;
-      gint32 value = (gint32) id;
-      if (id < 0 || id > G_MAXINT32)
+      gint64 id;
+      if (!plumb_json_node_integer (json_array_get_element (array, i), &id) || id < 0 || id > G_MAXINT32)
         {
           g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID, "%s:%u: entry %u is not a token id", name,
                        number, i + 1);
           return NULL;
         }
+      gint32 value = (gint32) id;
       g_array_append_val (ids, value);
     }
   return g_steal_pointer (&ids);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "engine/core/error.h"
+#include "engine/core/json-tree.h"
 #include "engine/core/paths.h"
 #include "engine/core/process.h"
 #include "engine/core/run-dir.h"
@@ -195,25 +196,24 @@ PlumbRunStatus *
 plumb_run_status_read (const char *run, GError **error)
 {
   g_autofree char *path = g_build_filename (run, PLUMB_RUN_STATE, NULL);
-  g_autofree char *text = NULL;
-  g_autoptr (JsonParser) parser = json_parser_new_immutable ();
   g_autoptr (PlumbRunStatus) status = plumb_run_status_new ();
   g_autoptr (GError) local = NULL;
-  JsonObject *object, *end = NULL;
-  gsize length;
+  g_autoptr (JsonParser) parser = plumb_json_parse_file (path, LARGEST_STATE, &local);
+  JsonObject *object = parser != NULL ? plumb_json_top (parser, path, &local) : NULL;
+  JsonObject *end = NULL;
 
-  if (!g_file_get_contents (path, &text, &length, error))
-    return NULL;
-  if (length > LARGEST_STATE || !json_parser_load_from_data (parser, text, length, &local)
-      || json_parser_get_root (parser) == NULL
-      || !JSON_NODE_HOLDS_OBJECT (json_parser_get_root (parser)))
+  if (local != NULL && local->domain == G_FILE_ERROR)
     {
-      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
-                   "%s: the state is damaged: %s; remove the file to see the run without it", path,
-                   local != NULL ? local->message : "it is no JSON object of a usual size");
+      g_propagate_error (error, g_steal_pointer (&local));
       return NULL;
     }
-  object = json_node_get_object (json_parser_get_root (parser));
+  if (object == NULL)
+    {
+      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
+                   "the state is damaged: %s; remove the file to see the run without it",
+                   local->message);
+      return NULL;
+    }
   for (gsize i = 0; i < G_N_ELEMENTS (members); i++)
     read_member (status, object, i);
   if (json_object_has_member (object, "exit")

@@ -3,10 +3,10 @@
 #include "config.h"
 
 #include <math.h>
-
-#include <json-glib/json-glib.h>
+#include <string.h>
 
 #include "engine/core/database.h"
+#include "engine/core/json-tree.h"
 #include "engine/core/telemetry-reader.h"
 
 /* Rows that no later attempt has started over. */
@@ -25,16 +25,15 @@ column_real (PlumbStatement *statement, int column)
 static void
 read_parts (PlumbSample *sample, const char *json)
 {
-  g_autoptr (JsonParser) parser = json_parser_new ();
-  JsonObject *object;
+  g_autoptr (JsonParser) parser
+      = json != NULL ? plumb_json_parse ("parts", json, strlen (json), NULL) : NULL;
+  JsonObject *object = parser != NULL ? plumb_json_top (parser, "parts", NULL) : NULL;
   JsonObjectIter iter;
   const char *name;
   JsonNode *node;
 
-  if (json == NULL || !json_parser_load_from_data (parser, json, -1, NULL)
-      || !JSON_NODE_HOLDS_OBJECT (json_parser_get_root (parser)))
+  if (object == NULL)
     return;
-  object = json_node_get_object (json_parser_get_root (parser));
   sample->part_names = g_new0 (char *, json_object_get_size (object) + 1);
   sample->part_values = g_new0 (double, json_object_get_size (object) + 1);
   json_object_iter_init_ordered (&iter, object);

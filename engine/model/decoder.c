@@ -116,7 +116,8 @@ plumb_model_load (PlumbDevice *device, const char *dir, enum dev_type type, int 
   for (guint i = 0; i < config->notices->len; i++)
     g_message ("%s/config.json: %s", dir, (char *) g_ptr_array_index (config->notices, i));
   g_autoptr (PlumbSafetensors) tensors = plumb_safetensors_open_model (dir, error);
-  if (!tensors)
+  g_autoptr (PlumbWeightTable) table = plumb_weight_table_new (config);
+  if (!tensors || !plumb_weights_check (table, config, tensors, error))
     {
       plumb_model_config_free (config);
       return NULL;

@@ -7,12 +7,14 @@
 #include <fcntl.h>
 #include <gio/gio.h>
 #include <glib/gstdio.h>
-#include <json-glib/json-glib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "engine/core/error.h"
+#include "engine/core/json-tree.h"
 #include "engine/model/export.h"
+
+#define MAX_CONFIG_BYTES (16 << 20)
 
 gboolean
 plumb_remove_tree (const char *path, GError **error)
@@ -56,22 +58,16 @@ copy_config (const char *source, const char *dir, enum dev_type type, GError **e
 {
   g_autofree char *from = g_build_filename (source, "config.json", NULL);
   g_autofree char *to = g_build_filename (dir, "config.json", NULL);
-  g_autoptr (JsonParser) parser = json_parser_new ();
-  if (!json_parser_load_from_file (parser, from, error))
+  g_autoptr (JsonParser) parser = plumb_json_parse_file (from, MAX_CONFIG_BYTES, error);
+  JsonObject *object = parser ? plumb_json_top (parser, from, error) : NULL;
+  if (!object)
     return FALSE;
-  JsonNode *root = json_parser_get_root (parser);
-  if (!root || !JSON_NODE_HOLDS_OBJECT (root))
-    {
-      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID, "%s: the top is not an object", from);
-      return FALSE;
-    }
-  JsonObject *object = json_node_get_object (root);
   const char *name = type == DEV_BF16 ? "bfloat16" : "float32";
   if (json_object_has_member (object, "dtype"))
     json_object_set_string_member (object, "dtype", name);
   if (json_object_has_member (object, "torch_dtype") || !json_object_has_member (object, "dtype"))
     json_object_set_string_member (object, "torch_dtype", name);
-  g_autofree char *text = json_to_string (root, TRUE);
+  g_autofree char *text = json_to_string (json_parser_get_root (parser), TRUE);
   return g_file_set_contents (to, text, -1, error);
 }
 

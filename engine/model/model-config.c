@@ -3,11 +3,11 @@
 
 #include "config.h"
 
-#include <json-glib/json-glib.h>
 #include <math.h>
 #include <string.h>
 
 #include "engine/core/error.h"
+#include "engine/core/json-tree.h"
 #include "engine/model/model-config.h"
 
 #define MAX_CONFIG_BYTES (16 << 20)
@@ -98,12 +98,9 @@ read_string (Reader *reader, JsonObject *object, const char *key)
   JsonNode *node = reader_member (reader, object, key);
   if (!node)
     return NULL;
-  if (!JSON_NODE_HOLDS_VALUE (node) || json_node_get_value_type (node) != G_TYPE_STRING)
-    {
-      reader_fail (reader, "key %s is not text", key);
-      return NULL;
-    }
-  return json_node_get_string (node);
+  if (!plumb_json_node_text (node))
+    reader_fail (reader, "key %s is not text", key);
+  return plumb_json_node_text (node);
 }
 
 static JsonObject *
@@ -113,11 +110,8 @@ read_object (Reader *reader, const char *key)
   if (!node)
     return NULL;
   if (!JSON_NODE_HOLDS_OBJECT (node))
-    {
-      reader_fail (reader, "key %s is not an object", key);
-      return NULL;
-    }
-  return json_node_get_object (node);
+    reader_fail (reader, "key %s is not an object", key);
+  return plumb_json_node_object (node);
 }
 
 static void
@@ -137,44 +131,13 @@ static void
 read_eos (Reader *reader, GArray *eos)
 {
   JsonNode *node = reader_member (reader, reader->object, "eos_token_id");
-  if (node && node_is_number (node))
-    add_eos (eos, json_node_get_int (node));
-  else if (node && JSON_NODE_HOLDS_ARRAY (node))
-    {
-      JsonArray *array = json_node_get_array (node);
-      for (guint i = 0; i < json_array_get_length (array); i++)
-        if (node_is_number (json_array_get_element (array, i)))
-          add_eos (eos, json_array_get_int_element (array, i));
-    }
-}
-
-static JsonParser *
-parse_file (const char *path, GError **error)
-{
-  g_autofree char *text = NULL;
-  gsize length = 0;
-  if (!g_file_get_contents (path, &text, &length, error))
-    return NULL;
-  if (length > MAX_CONFIG_BYTES)
-    {
-      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID, "%s: %zu bytes are too many for a config", path,
-                   length);
-      return NULL;
-    }
-  g_autoptr (JsonParser) parser = json_parser_new_immutable ();
-  g_autoptr (GError) local = NULL;
-  if (!json_parser_load_from_data (parser, text, (gssize) length, &local))
-    {
-      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID, "%s: not valid JSON: %s", path, local->message);
-      return NULL;
-    }
-  JsonNode *root = json_parser_get_root (parser);
-  if (!root || !JSON_NODE_HOLDS_OBJECT (root))
-    {
-      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID, "%s: the top is not an object", path);
-      return NULL;
-    }
-  return g_steal_pointer (&parser);
+  JsonArray *array = plumb_json_node_array (node);
+  gint64 id;
+  if (plumb_json_node_integer (node, &id))
+    add_eos (eos, id);
+  for (guint i = 0; array && i < json_array_get_length (array); i++)
+    if (plumb_json_node_integer (json_array_get_element (array, i), &id))
+      add_eos (eos, id);
 }
 
 typedef struct
@@ -197,14 +160,10 @@ static const Family *
 read_family (Reader *reader, gboolean *score)
 {
   const char *type = read_string (reader, reader->object, "model_type");
-  JsonNode *list = reader_member (reader, reader->object, "architectures");
+  JsonArray *list = plumb_json_node_array (reader_member (reader, reader->object, "architectures"));
   const char *architecture = NULL;
-  if (list && JSON_NODE_HOLDS_ARRAY (list) && json_array_get_length (json_node_get_array (list)) > 0)
-    {
-      JsonNode *first = json_array_get_element (json_node_get_array (list), 0);
-      if (JSON_NODE_HOLDS_VALUE (first) && json_node_get_value_type (first) == G_TYPE_STRING)
-        architecture = json_node_get_string (first);
-    }
+  if (list && json_array_get_length (list) > 0)
+    architecture = plumb_json_node_text (json_array_get_element (list, 0));
   for (gsize i = 0; i < G_N_ELEMENTS (families); i++)
     {
       const Family *family = &families[i];
@@ -247,6 +206,20 @@ read_rope_type (Reader *reader, JsonObject *scaling)
   return newer ? newer : older ? older : "default";
 }
 
+/* Refuses what would otherwise be read as "no scaling": rope settings of their own for each type of layer. */
+static void
+check_rope_members (Reader *reader, JsonObject *scaling)
+{
+  JsonObjectIter iter;
+  const char *key;
+  JsonNode *node;
+  json_object_iter_init (&iter, scaling);
+  while (json_object_iter_next (&iter, &key, &node))
+    if (JSON_NODE_HOLDS_OBJECT (node))
+      reader_fail (reader, "rope_parameters.%s: rope settings per type of layer are not supported; supported is "
+                           "one rope for all layers", key);
+}
+
 /* rope_parameters (transformers 5), else rope_theta and rope_scaling (transformers 4). The nested theta
  * is what the newer library uses, so it wins over a stale one at the top. */
 static void
@@ -255,6 +228,8 @@ read_rope (Reader *reader, PlumbModelConfig *config)
   PlumbRope *rope = &config->rope;
   JsonObject *nested = read_object (reader, "rope_parameters");
   JsonObject *scaling = nested ? nested : read_object (reader, "rope_scaling");
+  if (scaling)
+    check_rope_members (reader, scaling);
   double top = read_number (reader, reader->object, "rope_theta", 1, 1e12, 0);
   double inner = nested ? read_number (reader, nested, "rope_theta", 1, 1e12, 0) : 0;
   rope->theta = inner > 0 ? inner : top > 0 ? top : 10000.0;
@@ -291,17 +266,16 @@ read_window (Reader *reader, PlumbModelConfig *config, const Family *family)
   if (!window || (family->window_needs_switch && !read_boolean (reader, "use_sliding_window", FALSE)))
     return;
   config->window = window;
-  JsonNode *types = reader_member (reader, reader->object, "layer_types");
+  JsonArray *types = plumb_json_node_array (reader_member (reader, reader->object, "layer_types"));
   int first = family->window_needs_switch
                   ? (int) read_number (reader, reader->object, "max_window_layers", 0, MAX_DIMENSION, 0)
                   : 0;
   for (int i = 0; i < config->layers; i++)
     {
       config->windowed[i] = i >= first;
-      if (types && JSON_NODE_HOLDS_ARRAY (types)
-          && (guint) i < json_array_get_length (json_node_get_array (types)))
-        config->windowed[i] = g_strcmp0 (
-            json_array_get_string_element (json_node_get_array (types), i), "sliding_attention") == 0;
+      if (types && (guint) i < json_array_get_length (types))
+        config->windowed[i] = g_strcmp0 (plumb_json_node_text (json_array_get_element (types, (guint) i)),
+                                         "sliding_attention") == 0;
     }
 }
 
@@ -334,7 +308,10 @@ read_shape (Reader *reader, PlumbModelConfig *config)
   if (config->heads % config->groups != 0)
     reader_fail (reader, "num_attention_heads %d is not a multiple of num_key_value_heads %d",
                  config->heads, config->groups);
-  if (config->head_size % 2 != 0 || config->head_size > 256)
+  if ((gint64) config->heads * config->head_size > MAX_DIMENSION)
+    reader_fail (reader, "num_attention_heads %d times head_dim %d is more than %d", config->heads,
+                 config->head_size, MAX_DIMENSION);
+  if (config->head_size < 2 || config->head_size % 2 != 0 || config->head_size > 256)
     reader_fail (reader, "head_dim = %d must be even and at most 256", config->head_size);
 }
 
@@ -370,10 +347,11 @@ read_generation_config (const char *dir, GArray *eos, GError **error)
   g_autofree char *path = g_build_filename (dir, "generation_config.json", NULL);
   if (!g_file_test (path, G_FILE_TEST_EXISTS))
     return TRUE;
-  g_autoptr (JsonParser) parser = parse_file (path, error);
-  if (!parser)
+  g_autoptr (JsonParser) parser = plumb_json_parse_file (path, MAX_CONFIG_BYTES, error);
+  JsonObject *top = parser ? plumb_json_top (parser, path, error) : NULL;
+  if (!top)
     return FALSE;
-  Reader reader = { path, json_node_get_object (json_parser_get_root (parser)), error, FALSE };
+  Reader reader = { path, top, error, FALSE };
   read_eos (&reader, eos);
   return TRUE;
 }
@@ -382,11 +360,12 @@ PlumbModelConfig *
 plumb_model_config_load (const char *dir, GError **error)
 {
   g_autofree char *path = g_build_filename (dir, "config.json", NULL);
-  g_autoptr (JsonParser) parser = parse_file (path, error);
-  if (!parser)
+  g_autoptr (JsonParser) parser = plumb_json_parse_file (path, MAX_CONFIG_BYTES, error);
+  JsonObject *top = parser ? plumb_json_top (parser, path, error) : NULL;
+  if (!top)
     return NULL;
   g_autoptr (PlumbModelConfig) config = config_alloc ();
-  Reader reader = { path, json_node_get_object (json_parser_get_root (parser)), error, FALSE };
+  Reader reader = { path, top, error, FALSE };
   const Family *family = read_family (&reader, &config->score);
   if (!family)
     return NULL;

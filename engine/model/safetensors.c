@@ -6,11 +6,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glib/gstdio.h>
-#include <json-glib/json-glib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "engine/core/error.h"
+#include "engine/core/json-tree.h"
 #include "engine/model/safetensors.h"
 
 #define MAX_HEADER (100u << 20) /* the format's own limit */
@@ -135,10 +135,7 @@ fail (GError **error, const char *path, const char *format, ...)
 static gboolean
 read_type (PlumbTensor *tensor, JsonObject *object, const char *path, GError **error)
 {
-  JsonNode *node = json_object_get_member (object, "dtype");
-  const char *word = node && JSON_NODE_HOLDS_VALUE (node) && json_node_get_value_type (node) == G_TYPE_STRING
-                         ? json_node_get_string (node)
-                         : NULL;
+  const char *word = plumb_json_node_text (json_object_get_member (object, "dtype"));
   for (gsize i = 0; word && i < G_N_ELEMENTS (types); i++)
     if (g_str_equal (word, types[i].name))
       {
@@ -152,8 +149,7 @@ read_type (PlumbTensor *tensor, JsonObject *object, const char *path, GError **e
 static gboolean
 read_shape (PlumbTensor *tensor, JsonObject *object, const char *path, GError **error)
 {
-  JsonNode *node = json_object_get_member (object, "shape");
-  JsonArray *array = node && JSON_NODE_HOLDS_ARRAY (node) ? json_node_get_array (node) : NULL;
+  JsonArray *array = plumb_json_node_array (json_object_get_member (object, "shape"));
   guint n = array ? json_array_get_length (array) : 0;
   if (!array || n > PLUMB_TENSOR_MAX_DIMENSIONS)
     return fail (error, path, "tensor %s has no shape of at most %d numbers", tensor->name,
@@ -162,8 +158,9 @@ read_shape (PlumbTensor *tensor, JsonObject *object, const char *path, GError **
   tensor->count = 1;
   for (guint i = 0; i < n; i++)
     {
-      gint64 size = json_array_get_int_element (array, i);
-      if (size < 0 || (size && tensor->count > G_MAXSIZE / 16 / (gsize) size))
+      gint64 size;
+      if (!plumb_json_node_integer (json_array_get_element (array, i), &size) || size < 0
+          || (size && tensor->count > G_MAXSIZE / 16 / (gsize) size))
         return fail (error, path, "tensor %s has an impossible shape", tensor->name);
       tensor->shape[i] = size;
       tensor->count *= (gsize) size;
@@ -176,11 +173,12 @@ static gboolean
 read_place (PlumbTensor *tensor, JsonObject *object, const guint8 *data, gsize length, const char *path,
             GError **error)
 {
-  JsonNode *node = json_object_get_member (object, "data_offsets");
-  JsonArray *array = node && JSON_NODE_HOLDS_ARRAY (node) ? json_node_get_array (node) : NULL;
-  if (!array || json_array_get_length (array) != 2)
-    return fail (error, path, "tensor %s has no data_offsets", tensor->name);
-  gint64 start = json_array_get_int_element (array, 0), end = json_array_get_int_element (array, 1);
+  JsonArray *array = plumb_json_node_array (json_object_get_member (object, "data_offsets"));
+  gint64 start, end;
+  if (!array || json_array_get_length (array) != 2
+      || !plumb_json_node_integer (json_array_get_element (array, 0), &start)
+      || !plumb_json_node_integer (json_array_get_element (array, 1), &end))
+    return fail (error, path, "tensor %s has no data_offsets of two whole numbers", tensor->name);
   gsize needed = tensor->count * types[tensor->type].size;
   if (start < 0 || end < start || (guint64) (end - start) != needed)
     return fail (error, path,
@@ -235,8 +233,44 @@ add_metadata (PlumbSafetensors *self, JsonNode *object)
   JsonNode *node;
   json_object_iter_init (&iter, json_node_get_object (object));
   while (json_object_iter_next (&iter, &key, &node))
-    if (JSON_NODE_HOLDS_VALUE (node) && json_node_get_value_type (node) == G_TYPE_STRING)
-      g_hash_table_insert (self->metadata, g_strdup (key), g_strdup (json_node_get_string (node)));
+    if (plumb_json_node_text (node))
+      g_hash_table_insert (self->metadata, g_strdup (key), g_strdup (plumb_json_node_text (node)));
+}
+
+static int
+compare_places (gconstpointer a, gconstpointer b)
+{
+  const PlumbTensor *left = *(const PlumbTensor *const *) a, *right = *(const PlumbTensor *const *) b;
+  gsize left_bytes = left->count * types[left->type].size, right_bytes = right->count * types[right->type].size;
+  if (left->data != right->data)
+    return left->data < right->data ? -1 : 1;
+  return (left_bytes > right_bytes) - (left_bytes < right_bytes);
+}
+
+/* The format allows neither overlaps nor holes: the tensors of a file from list entry `first` on fill its data
+ * exactly. */
+static gboolean
+check_tiling (PlumbSafetensors *self, guint first, const guint8 *data, gsize length, const char *path,
+              GError **error)
+{
+  g_autoptr (GPtrArray) places = g_ptr_array_new ();
+  const guint8 *at = data;
+  for (guint i = first; i < self->list->len; i++)
+    g_ptr_array_add (places, g_ptr_array_index (self->list, i));
+  g_ptr_array_sort (places, compare_places);
+  for (guint i = 0; i < places->len; i++)
+    {
+      const PlumbTensor *tensor = g_ptr_array_index (places, i);
+      if (tensor->data != at)
+        return fail (error, path, "tensor %s starts at byte %" G_GSIZE_FORMAT " of the data where %" G_GSIZE_FORMAT
+                     " is next: tensors overlap or leave a hole; the file is damaged, fetch it again",
+                     tensor->name, (gsize) (tensor->data - data), (gsize) (at - data));
+      at += tensor->count * types[tensor->type].size;
+    }
+  if (at != data + length)
+    return fail (error, path, "%" G_GSIZE_FORMAT " bytes behind the last tensor belong to none; the file is damaged, "
+                 "fetch it again", (gsize) (data + length - at));
+  return TRUE;
 }
 
 static gboolean
@@ -257,23 +291,24 @@ add_file (PlumbSafetensors *self, const char *given, GError **error)
   if (length < 8 || header > MAX_HEADER || header > length - 8)
     return fail (error, path, "not a safetensors file, or truncated: %" G_GSIZE_FORMAT
                  " bytes with a header of %" G_GUINT64_FORMAT, length, header);
-  g_autoptr (JsonParser) parser = json_parser_new_immutable ();
-  g_autoptr (GError) local = NULL;
-  if (!json_parser_load_from_data (parser, (const char *) bytes + 8, (gssize) header, &local))
-    return fail (error, path, "the header is not valid JSON: %s", local->message);
-  JsonNode *root = json_parser_get_root (parser);
-  if (!root || !JSON_NODE_HOLDS_OBJECT (root))
-    return fail (error, path, "the header is not an object");
+  g_autofree char *what = g_strdup_printf ("%s: header", path);
+  g_autoptr (JsonParser) parser = plumb_json_parse (what, (const char *) bytes + 8, (gsize) header, error);
+  JsonObject *top = parser ? plumb_json_top (parser, what, error) : NULL;
+  if (!top)
+    return FALSE;
+  const guint8 *data = bytes + 8 + header;
+  gsize data_length = length - 8 - (gsize) header;
+  guint first = self->list->len;
   JsonObjectIter iter;
   const char *name;
   JsonNode *node;
-  json_object_iter_init (&iter, json_node_get_object (root));
+  json_object_iter_init (&iter, top);
   while (json_object_iter_next (&iter, &name, &node))
     if (g_str_equal (name, "__metadata__"))
       add_metadata (self, node);
-    else if (!add_tensor (self, name, node, bytes + 8 + header, length - 8 - header, path, error))
+    else if (!add_tensor (self, name, node, data, data_length, path, error))
       return FALSE;
-  return TRUE;
+  return check_tiling (self, first, data, data_length, path, error);
 }
 
 static int
@@ -309,17 +344,12 @@ plumb_safetensors_open (const char *path, GError **error)
 static GPtrArray *
 read_index (const char *path, GError **error)
 {
-  g_autoptr (JsonParser) parser = json_parser_new_immutable ();
-  g_autoptr (GError) local = NULL;
-  if (!json_parser_load_from_file (parser, path, &local))
-    {
-      fail (error, path, "%s", local->message);
-      return NULL;
-    }
-  JsonNode *root = json_parser_get_root (parser);
-  JsonObject *object = root && JSON_NODE_HOLDS_OBJECT (root) ? json_node_get_object (root) : NULL;
-  JsonNode *map = object ? json_object_get_member (object, "weight_map") : NULL;
-  if (!map || !JSON_NODE_HOLDS_OBJECT (map))
+  g_autoptr (JsonParser) parser = plumb_json_parse_file (path, MAX_HEADER, error);
+  JsonObject *object = parser ? plumb_json_top (parser, path, error) : NULL;
+  if (!object)
+    return NULL;
+  JsonObject *map = plumb_json_node_object (json_object_get_member (object, "weight_map"));
+  if (!map)
     {
       fail (error, path, "key weight_map is missing");
       return NULL;
@@ -328,10 +358,10 @@ read_index (const char *path, GError **error)
   JsonObjectIter iter;
   const char *tensor;
   JsonNode *node;
-  json_object_iter_init (&iter, json_node_get_object (map));
+  json_object_iter_init (&iter, map);
   while (json_object_iter_next (&iter, &tensor, &node))
     {
-      const char *name = JSON_NODE_HOLDS_VALUE (node) ? json_node_get_string (node) : NULL;
+      const char *name = plumb_json_node_text (node);
       if (!name || strchr (name, '/'))
         {
           fail (error, path, "weight_map names no plain file for tensor %s", tensor);

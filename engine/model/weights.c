@@ -141,8 +141,7 @@ same_shape (const PlumbWeight *row, const PlumbTensor *tensor)
 }
 
 static gboolean
-load_row (PlumbDevice *device, const PlumbWeight *row, void *arena, enum dev_type type,
-          const PlumbTensor *tensor, float *piece, void *typed, GError **error)
+check_row (const PlumbWeight *row, const PlumbTensor *tensor, GError **error)
 {
   if (!same_shape (row, tensor))
     {
@@ -159,6 +158,13 @@ load_row (PlumbDevice *device, const PlumbWeight *row, void *arena, enum dev_typ
                    tensor->file, row->name, plumb_tensor_type_name (tensor->type));
       return FALSE;
     }
+  return TRUE;
+}
+
+static gboolean
+load_row (PlumbDevice *device, const PlumbWeight *row, void *arena, enum dev_type type,
+          const PlumbTensor *tensor, float *piece, void *typed, GError **error)
+{
   for (gsize done = 0; done < row->count; done += PIECE)
     {
       gsize n = MIN (row->count - done, (gsize) PIECE);
@@ -212,11 +218,9 @@ check_unknown (const PlumbWeightTable *table, const PlumbModelConfig *config, Pl
 }
 
 gboolean
-plumb_weights_load (PlumbDevice *device, const PlumbWeightTable *table, const PlumbModelConfig *config,
-                    void *arena, enum dev_type type, PlumbSafetensors *tensors, GError **error)
+plumb_weights_check (const PlumbWeightTable *table, const PlumbModelConfig *config, PlumbSafetensors *tensors,
+                     GError **error)
 {
-  g_autofree float *piece = g_new (float, PIECE);
-  g_autofree bf16 *typed = g_new (bf16, PIECE);
   if (!check_unknown (table, config, tensors, error))
     return FALSE;
   for (guint i = 0; i < table->rows->len; i++)
@@ -230,6 +234,24 @@ plumb_weights_load (PlumbDevice *device, const PlumbWeightTable *table, const Pl
                        row->name, config->model_type, config->layers, config->tied ? "tied" : "own");
           return FALSE;
         }
+      if (!check_row (row, tensor, error))
+        return FALSE;
+    }
+  return TRUE;
+}
+
+gboolean
+plumb_weights_load (PlumbDevice *device, const PlumbWeightTable *table, const PlumbModelConfig *config,
+                    void *arena, enum dev_type type, PlumbSafetensors *tensors, GError **error)
+{
+  if (!plumb_weights_check (table, config, tensors, error))
+    return FALSE;
+  g_autofree float *piece = g_new (float, PIECE);
+  g_autofree bf16 *typed = g_new (bf16, PIECE);
+  for (guint i = 0; i < table->rows->len; i++)
+    {
+      const PlumbWeight *row = plumb_weight_table_row (table, i);
+      const PlumbTensor *tensor = plumb_safetensors_find (tensors, row->name);
       if (!load_row (device, row, arena, type, tensor, piece, typed, error))
         return FALSE;
     }

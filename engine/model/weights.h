@@ -68,8 +68,13 @@ plumb_weight_table_row (const PlumbWeightTable *table, guint i)
 const PlumbWeight *plumb_weight_table_find (const PlumbWeightTable *table, PlumbWeightRole role,
                                             int block);
 
-/* Fills an arena of `type` (table order) from a model's tensors; every row must be there with its shape. A tensor
- * that the table does not know is an error too, but for those that transformers also ignores. */
+/* Whether a model's tensors are those of the table: every row must be there with its shape. A tensor that the
+ * table does not know is an error too, but for those that transformers also ignores. To be asked before memory is
+ * taken: a config may claim any size. */
+gboolean plumb_weights_check (const PlumbWeightTable *table, const PlumbModelConfig *config,
+                              PlumbSafetensors *tensors, GError **error);
+
+/* Checks, then fills an arena of `type` (table order). */
 gboolean plumb_weights_load (PlumbDevice *device, const PlumbWeightTable *table,
                              const PlumbModelConfig *config, void *arena, enum dev_type type,
                              PlumbSafetensors *tensors, GError **error);

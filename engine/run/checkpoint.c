@@ -9,14 +9,15 @@
 
 #include <errno.h>
 #include <glib/gstdio.h>
-#include <json-glib/json-glib.h>
 #include <string.h>
 
 #include "engine/core/error.h"
+#include "engine/core/json-tree.h"
 #include "engine/model/export.h"
 #include "engine/run/run-private.h"
 
 #define POSITION_FILE "position.json"
+#define MAX_POSITION_BYTES (16 << 20)
 
 char *
 plumb_run_checkpoint_path (const char *dir, gint64 step)
@@ -202,16 +203,13 @@ read_integers (JsonObject *object, PlumbPosition *position)
 static void
 read_showpieces (PlumbRun *run, JsonObject *object)
 {
-  JsonNode *node = json_object_get_member (object, "before");
-  if (!node || !JSON_NODE_HOLDS_ARRAY (node))
-    return;
-  JsonArray *array = json_node_get_array (node);
-  for (guint i = 0; i < MIN (json_array_get_length (array), run->showpieces->len); i++)
+  JsonArray *array = plumb_json_node_array (json_object_get_member (object, "before"));
+  for (guint i = 0; array && i < json_array_get_length (array); i++)
     {
-      PlumbShowpiece *piece = g_ptr_array_index (run->showpieces, i);
-      const char *text = json_array_get_string_element (array, i);
-      g_free (piece->before);
+      PlumbShowpiece *piece = g_new0 (PlumbShowpiece, 1);
+      const char *text = plumb_json_node_text (json_array_get_element (array, i));
       piece->before = text && *text ? g_strdup (text) : NULL;
+      g_ptr_array_add (run->showpieces, piece);
     }
 }
 
@@ -219,13 +217,12 @@ static gboolean
 read_position (PlumbRun *run, const char *dir, GError **error)
 {
   g_autofree char *path = g_build_filename (dir, POSITION_FILE, NULL);
-  g_autoptr (JsonParser) parser = json_parser_new_immutable ();
+  g_autoptr (JsonParser) parser = plumb_json_parse_file (path, MAX_POSITION_BYTES, error);
+  JsonObject *object = parser ? plumb_json_top (parser, path, error) : NULL;
   PlumbPosition position = { 0 };
-  if (!json_parser_load_from_file (parser, path, error))
+  if (!object)
     return FALSE;
-  JsonNode *root = json_parser_get_root (parser);
-  JsonObject *object = root && JSON_NODE_HOLDS_OBJECT (root) ? json_node_get_object (root) : NULL;
-  if (!object || !read_integers (object, &position))
+  if (!read_integers (object, &position))
     {
       g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
                    "%s: not a position of a run; continue from an older checkpoint by removing this one", path);

@@ -3,16 +3,17 @@
 
 #include "config.h"
 
-#include <json-glib/json-glib.h>
 #include <math.h>
 #include <string.h>
 
 #include "engine/core/error.h"
+#include "engine/core/json-tree.h"
 #include "engine/rollout/rollout.h"
 #include "engine/run/verify-golden.h"
 #include "engine/run/verify.h"
 #include "engine/text/tokenizer.h"
 
+#define MAX_GOLDEN_BYTES (1u << 30)
 #define BOUND 5e-5     /* of fp32 log-probs and logits */
 #define ROUNDING 1e-6  /* the file's six digits */
 
@@ -231,23 +232,16 @@ static gboolean
 check_rows (Golden *g, const char *file, const char *member,
             gboolean (*check) (Golden *, JsonObject *, const char *, GError **), GError **error)
 {
-  g_autoptr (JsonParser) parser = json_parser_new_immutable ();
-  g_autoptr (GError) local = NULL;
-  if (!json_parser_load_from_file (parser, file, &local))
-    {
-      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID, "%s: %s", file, local->message);
-      return FALSE;
-    }
-  JsonNode *root = json_parser_get_root (parser);
-  JsonNode *rows = root && JSON_NODE_HOLDS_OBJECT (root)
-                       ? json_object_get_member (json_node_get_object (root), member)
-                       : NULL;
-  if (!rows || !JSON_NODE_HOLDS_ARRAY (rows))
+  g_autoptr (JsonParser) parser = plumb_json_parse_file (file, MAX_GOLDEN_BYTES, error);
+  JsonObject *top = parser ? plumb_json_top (parser, file, error) : NULL;
+  JsonArray *array = top ? plumb_json_node_array (json_object_get_member (top, member)) : NULL;
+  if (!top)
+    return FALSE;
+  if (!array)
     {
       g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID, "%s: key %s is missing", file, member);
       return FALSE;
     }
-  JsonArray *array = json_node_get_array (rows);
   for (guint i = 0; i < json_array_get_length (array); i++)
     {
       JsonNode *item = json_array_get_element (array, i);
