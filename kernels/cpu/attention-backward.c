@@ -7,11 +7,21 @@
 
 #include <omp.h> // defines: omp_get_thread_num
 
+/* Keys and values of a group as float, and the sums of their gradients. */
 struct group
 {
-  const float *k, *k_transposed, *v_transposed; // (context, size), tiles, tiles
-  float *dk, *dv;                               // (context, size)
+  const float *k, *k_transposed, *v_transposed; // (keys, padded), tiles, tiles
+  float *dk, *dv;                               // (keys, padded)
   int size;
+};
+
+/* A block of queries: rows of the padded size. q is scaled, and dq is with respect to the scaled query. */
+struct block
+{
+  const struct query *query;
+  const float *q, *dout;
+  float *dq;
+  float lse[QUERIES], delta[QUERIES];
 };
 
 CPU_CLONES static float
@@ -24,42 +34,72 @@ dot_row (const float *a, const float *b, int n)
   return sum;
 }
 
-/* One query: probabilities from lse, dP from dout and V, dS = P (dP - delta); dq gets sum dS k, dk gains
- * dS q, dv gains P dout. q is already scaled; dq is with respect to the scaled query. */
-CPU_CLONES static void
-query_backward (const struct group *g, float *dq, const float *q, const float *dout, float lse, float delta,
-                int lo, int hi)
+/* Probabilities of a tile from lse, and dS = P (dP - delta); lanes that the query does not see are 0. */
+CPU_INLINE void
+tile_gradient (tile *p, tile *ds, const struct block *b, int k, int first)
 {
-  int size = g->size;
-  for (int d = 0; d < size; d++)
-    dq[d] = 0;
-  for (int i = lo / TILE; i < tile_count (hi); i++)
+  int from = b->query[k].lo - first, to = b->query[k].hi - first;
+  float lse = b->lse[k], delta = b->delta[k], probability[TILE], gradient[TILE];
+  STORE_TILE (probability, p[k]);
+  STORE_TILE (gradient, ds[k]);
+  for (int j = 0; j < TILE; j++)
+    {
+      float value = vector_exp (probability[j] - lse);
+      probability[j] = j >= from && j < to ? value : 0.0f;
+      gradient[j] = probability[j] * (gradient[j] - delta);
+    }
+  p[k] = LOAD_TILE (probability);
+  ds[k] = LOAD_TILE (gradient);
+}
+
+/* dq gets sum dS k, dk gains dS q, dv gains P dout, for a block of n queries. */
+CPU_INLINE void
+block_backward (const struct group *g, const struct block *b, int n)
+{
+  int size = g->size, padded = padded_size (size);
+  tile p[QUERIES], ds[QUERIES];
+  for (int i = b->query[0].lo / TILE; i < tile_count (b->query[n - 1].hi); i++)
     {
       int first = i * TILE;
-      int from = lo > first ? lo - first : 0;
-      int to = hi - first < TILE ? hi - first : TILE;
-      float p[TILE], dp[TILE];
-      tile_scores (p, q, g->k_transposed + (size_t) first * size, size);
-      tile_scores (dp, dout, g->v_transposed + (size_t) first * size, size);
-      for (int j = 0; j < TILE; j++)
+      tile_products (p, b->q, g->k_transposed + (size_t) first * size, n, size, padded);
+      tile_products (ds, b->dout, g->v_transposed + (size_t) first * size, n, size, padded);
+      for (int k = 0; k < n; k++)
+        tile_gradient (p, ds, b, k, first);
+      for (int d = 0; d < padded; d += TILE)
         {
-          p[j] = vector_exp (p[j] - lse);
-          dp[j] = p[j] * (dp[j] - delta);
-        }
-      for (int j = from; j < to; j++)
-        {
-          size_t row = (size_t) (first + j) * size;
-          const float *k = g->k + row;
-          float *dk = g->dk + row, *dv = g->dv + row;
-          float ds = dp[j], pj = p[j];
-          for (int d = 0; d < size; d++)
+          tile q[QUERIES], dout[QUERIES], dq[QUERIES];
+          for (int k = 0; k < n; k++)
             {
-              dq[d] += ds * k[d];
-              dk[d] += ds * q[d];
-              dv[d] += pj * dout[d];
+              q[k] = LOAD_TILE (b->q + (size_t) k * padded + d);
+              dout[k] = LOAD_TILE (b->dout + (size_t) k * padded + d);
+              dq[k] = LOAD_TILE (b->dq + (size_t) k * padded + d);
             }
+          for (int j = 0; j < TILE; j++)
+            {
+              size_t at = (size_t) (first + j) * padded + d;
+              tile key = LOAD_TILE (g->k + at), dk = LOAD_TILE (g->dk + at), dv = LOAD_TILE (g->dv + at);
+              for (int k = 0; k < n; k++)
+                {
+                  dq[k] += ds[k][j] * key;
+                  dk += ds[k][j] * q[k];
+                  dv += p[k][j] * dout[k];
+                }
+              STORE_TILE (g->dk + at, dk);
+              STORE_TILE (g->dv + at, dv);
+            }
+          for (int k = 0; k < n; k++)
+            STORE_TILE (b->dq + (size_t) k * padded + d, dq[k]);
         }
     }
+}
+
+CPU_CLONES static void
+run_block (const struct group *g, const struct block *b, int n)
+{
+  memset (b->dq, 0, (size_t) n * padded_size (g->size) * sizeof (float));
+#define BODY(constant) block_backward (g, b, constant)
+  WITH_CONSTANT_QUERIES (n, BODY);
+#undef BODY
 }
 
 CPU_CLONES static void
@@ -81,40 +121,51 @@ struct backward
 };
 
 static void
-group_backward (const struct backward *b, int s, int index, float *scratch)
+store_keys (const struct backward *b, const struct queries *queries, const struct group *g, int keys)
 {
-  const struct dev_attention *shape = b->shape;
-  int heads = shape->heads, size = shape->head_size, per_group = heads / shape->groups;
-  int first = b->batch->query_offsets[s], last = b->batch->query_offsets[s + 1], length = last - first;
-  size_t keys = (size_t) tile_count (length) * TILE;
-  float *k = scratch, *k_transposed = k + keys * size, *v_transposed = k_transposed + keys * size;
-  float *dk = v_transposed + keys * size, *dv = dk + keys * size, *row = dv + keys * size;
-  struct group g = { k, k_transposed, v_transposed, dk, dv, size };
-  cpu_gather_keys (k, k_transposed, b->kv->k, shape, b->batch, s, index, 0, length, b->type);
-  cpu_gather_keys (NULL, v_transposed, b->kv->v, shape, b->batch, s, index, 0, length, b->type);
-  memset (dk, 0, 2 * keys * size * sizeof (float));
-  float *q = row, *dout = row + size, *out = row + 2 * size, *dq = row + 3 * size;
-  for (int t = first; t < last; t++)
-    for (int h = index * per_group; h < (index + 1) * per_group; h++)
-      {
-        int hi = t - first + 1;
-        int lo = shape->window && hi > shape->window ? hi - shape->window : 0;
-        size_t at = ((size_t) t * heads + h) * size;
-        cpu_row_load (q, typed_at (b->q, at, b->type), size, b->type);
-        cpu_row_load (dout, typed_at (b->dout, at, b->type), size, b->type);
-        cpu_row_load (out, typed_at (b->out, at, b->type), size, b->type);
-        scale_row (q, shape->scale, size);
-        query_backward (&g, dq, q, dout, b->lse[(size_t) t * heads + h], dot_row (dout, out, size), lo,
-                        hi);
-        scale_row (dq, shape->scale, size);
-        cpu_row_store (typed_at_mut (b->dq, at, b->type), dq, size, b->type);
-      }
-  for (int t = 0; t < length; t++)
+  int padded = padded_size (g->size);
+  for (int j = 0; j < keys; j++)
     {
-      size_t at = ((size_t) (first + t) * shape->groups + index) * size;
-      cpu_row_store (typed_at_mut (b->dk, at, b->type), dk + (size_t) t * size, size, b->type);
-      cpu_row_store (typed_at_mut (b->dv, at, b->type), dv + (size_t) t * size, size, b->type);
+      size_t at = ((size_t) (queries->first + j) * b->shape->groups + queries->g) * g->size;
+      cpu_row_store (typed_at_mut (b->dk, at, b->type), g->dk + (size_t) j * padded, g->size, b->type);
+      cpu_row_store (typed_at_mut (b->dv, at, b->type), g->dv + (size_t) j * padded, g->size, b->type);
     }
+}
+
+static void
+group_backward (const struct backward *b, int s, int index_of_group, float *scratch)
+{
+  struct queries queries = cpu_queries (b->shape, b->batch, s, index_of_group);
+  int size = b->shape->head_size, padded = padded_size (size), context = b->batch->contexts[s];
+  size_t area = (size_t) tile_count (context) * TILE * padded, rows = (size_t) QUERIES * padded;
+  float *k = scratch, *k_transposed = k + area, *v_transposed = k_transposed + area;
+  float *dk = v_transposed + area, *dv = dk + area, *q = dv + area, *dout = q + rows, *out = dout + rows;
+  struct group group = { k, k_transposed, v_transposed, dk, dv, size };
+  struct query query[QUERIES];
+  struct block block = { query, q, dout, out + rows, { 0 }, { 0 } };
+  cpu_gather_keys (k, k_transposed, b->kv->k, &queries, 0, context, b->type);
+  cpu_gather_keys (NULL, v_transposed, b->kv->v, &queries, 0, context, b->type);
+  memset (dk, 0, 2 * area * sizeof (float));
+  for (int index = 0, n; index < queries.count; index += n)
+    {
+      n = block_size (queries.count - index);
+      cpu_load_queries (q, b->q, &queries, index, n, b->shape->scale, b->type);
+      cpu_load_queries (dout, b->dout, &queries, index, n, 1.0f, b->type);
+      cpu_load_queries (out, b->out, &queries, index, n, 1.0f, b->type);
+      for (int i = 0; i < n; i++)
+        {
+          query[i] = query_at (&queries, index + i);
+          block.lse[i] = b->lse[(size_t) query[i].row * b->shape->heads + query[i].head];
+          block.delta[i] = dot_row (dout + (size_t) i * padded, out + (size_t) i * padded, size);
+        }
+      run_block (&group, &block, n);
+      scale_row (block.dq, b->shape->scale, n * padded);
+      for (int i = 0; i < n; i++)
+        cpu_row_store (typed_at_mut (b->dq, ((size_t) query[i].row * b->shape->heads + query[i].head) * size,
+                                     b->type),
+                       block.dq + (size_t) i * padded, size, b->type);
+    }
+  store_keys (b, &queries, &group, context);
 }
 
 void

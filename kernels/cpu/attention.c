@@ -9,24 +9,57 @@
 #include <math.h> // defines: logf, INFINITY
 #include <omp.h>  // defines: omp_get_thread_num
 
-/* Keys, values and their transposes for the backward pass, which needs most: six (context, size) arrays
- * beside the rows of one query. */
+/* Six (context, padded head size) arrays, which the backward pass needs, and the rows of a block. */
 size_t
 cpu_attention_scratch (int max_context, int head_size)
 {
-  size_t keys = (size_t) tile_count (max_context) * TILE;
-  return (6 * keys * head_size + 4 * keys + 8 * (size_t) head_size + 256) * sizeof (float);
+  size_t keys = (size_t) tile_count (max_context) * TILE, padded = (size_t) padded_size (head_size);
+  return (6 * keys * padded + 8 * QUERIES * padded + 1024) * sizeof (float);
+}
+
+struct queries
+cpu_queries (const struct dev_attention *shape, const struct dev_batch *batch, int s, int g)
+{
+  int first = batch->query_offsets[s], rows = batch->query_offsets[s + 1] - first;
+  return (struct queries){ shape, batch, s, g, first, rows * (shape->heads / shape->groups),
+                           batch->contexts[s] - rows };
 }
 
 CPU_CLONES static void
-transpose_tile (float *to, const float *from, int rows, int size)
+load_row (float *to, const void *from, size_t at, int size, int padded, float factor, enum dev_type type)
+{
+  if (type == DEV_F32)
+    for (int d = 0; d < size; d++)
+      to[d] = ((const float *) from)[at + d] * factor;
+  else
+    for (int d = 0; d < size; d++)
+      to[d] = bf16_to_float (((const bf16 *) from)[at + d]) * factor;
+  for (int d = size; d < padded; d++)
+    to[d] = 0;
+}
+
+void
+cpu_load_queries (float *to, const void *from, const struct queries *q, int index, int n, float factor,
+                  enum dev_type type)
+{
+  int size = q->shape->head_size, padded = padded_size (size);
+  for (int i = 0; i < n; i++)
+    {
+      struct query query = query_at (q, index + i);
+      load_row (to + (size_t) i * padded, from,
+                ((size_t) query.row * q->shape->heads + query.head) * size, size, padded, factor, type);
+    }
+}
+
+CPU_CLONES static void
+transpose_tile (float *to, const float *from, int rows, int size, int padded)
 {
   for (int d = 0; d < size; d++)
     for (int j = 0; j < TILE; j++)
-      to[(size_t) d * TILE + j] = j < rows ? from[(size_t) j * size + d] : 0.0f;
+      to[(size_t) d * TILE + j] = j < rows ? from[(size_t) j * padded + d] : 0.0f;
 }
 
-/* KV row of key j of sequence s. */
+/* KV row of key j of a sequence. */
 static size_t
 key_row (const struct dev_batch *batch, int s, int j)
 {
@@ -37,74 +70,149 @@ key_row (const struct dev_batch *batch, int s, int j)
 }
 
 void
-cpu_gather_keys (float *rows, float *transposed, const void *from, const struct dev_attention *shape,
-                 const struct dev_batch *batch, int s, int g, int first_tile, int keys,
-                 enum dev_type type)
+cpu_gather_keys (float *rows, float *transposed, const void *from, const struct queries *q, int oldest,
+                 int keys, enum dev_type type)
 {
-  int size = shape->head_size;
-  size_t row_width = (size_t) shape->groups * size;
+  int size = q->shape->head_size, padded = padded_size (size);
+  size_t row_width = (size_t) q->shape->groups * size;
   float local[TILE * 256];
-  for (int i = first_tile; i < tile_count (keys); i++)
+  for (int i = oldest / TILE; i < tile_count (keys); i++)
     {
-      int first = i * TILE;
-      int count = keys - first < TILE ? keys - first : TILE;
-      float *to = rows ? rows + (size_t) first * size : local;
-      size_t start = key_row (batch, s, first);
+      int first = i * TILE, count = keys - first < TILE ? keys - first : TILE;
+      float *to = rows ? rows + (size_t) first * padded : local;
+      size_t start = key_row (q->batch, q->s, first);
       for (int j = 0; j < count; j++)
-        cpu_row_load (to + (size_t) j * size,
-                      typed_at (from, (start + j) * row_width + (size_t) g * size, type), size, type);
+        load_row (to + (size_t) j * padded, from, (start + j) * row_width + (size_t) q->g * size, size,
+                  padded, 1.0f, type);
+      if (rows)
+        memset (to + (size_t) count * padded, 0, (size_t) (TILE - count) * padded * sizeof (float));
       if (transposed)
-        transpose_tile (transposed + (size_t) first * size, to, count, size);
+        transpose_tile (transposed + (size_t) first * size, to, count, size, padded);
     }
 }
 
-/* One query over keys lo..hi-1. acc (size) is scratch for the output. Returns the log of the sum of
- * exponentials. */
-CPU_CLONES static float
-attend (float *out, const float *q, const float *transposed, const float *values, int lo, int hi, int size)
+/* Running maximum and sum of a query. */
+struct softmax
 {
-  float scores[TILE];
-  float top = -INFINITY, sum = 0;
-  for (int d = 0; d < size; d++)
-    out[d] = 0;
-  for (int i = lo / TILE; i < tile_count (hi); i++)
+  float top, sum;
+};
+
+/* Scores of a tile become probabilities relative to the new maximum; returns the factor of what was summed
+ * before. Lanes outside from .. to-1 become 0, and a tile without lanes changes nothing. */
+CPU_INLINE float
+softmax_tile (struct softmax *state, tile *scores, int from, int to)
+{
+  float s[TILE], peak = state->top, part = 0;
+  if (from >= to)
+    {
+      *scores = (tile){ 0 };
+      return 1.0f;
+    }
+  STORE_TILE (s, *scores);
+  for (int j = 0; j < TILE; j++)
+    s[j] = j >= from && j < to ? s[j] : -INFINITY;
+  for (int j = 0; j < TILE; j++)
+    peak = s[j] > peak ? s[j] : peak;
+  for (int j = 0; j < TILE; j++)
+    {
+      float p = vector_exp (s[j] - peak);
+      s[j] = j >= from && j < to ? p : 0.0f;
+    }
+#pragma omp simd reduction(+ : part)
+  for (int j = 0; j < TILE; j++)
+    part += s[j];
+  float keep = vector_exp (state->top - peak);
+  state->sum = state->sum * keep + part;
+  state->top = peak;
+  *scores = LOAD_TILE (s);
+  return keep;
+}
+
+/* A block of n queries over all of its tiles; out (n, padded) must be 0. */
+CPU_INLINE void
+attend (float *out, struct softmax *state, const struct query *query, const float *q, const float *keys,
+        const float *values, int n, int size)
+{
+  int padded = padded_size (size);
+  tile p[QUERIES];
+  float keep[QUERIES];
+  for (int i = query[0].lo / TILE; i < tile_count (query[n - 1].hi); i++)
     {
       int first = i * TILE;
-      tile_scores (scores, q, transposed + (size_t) first * size, size);
-      int from = lo > first ? lo - first : 0;
-      int to = hi - first < TILE ? hi - first : TILE;
-      float tile_top = top;
-      for (int j = from; j < to; j++)
-        tile_top = scores[j] > tile_top ? scores[j] : tile_top;
-      float part = 0, keep = top == -INFINITY ? 0.0f : vector_exp (top - tile_top);
-      for (int j = 0; j < TILE; j++)
-        scores[j] = j >= from && j < to ? vector_exp (scores[j] - tile_top) : 0.0f;
-#pragma omp simd reduction(+ : part)
-      for (int j = 0; j < TILE; j++)
-        part += scores[j];
-      sum = sum * keep + part;
-      top = tile_top;
-      for (int d = 0; d < size; d++)
-        out[d] *= keep;
-      for (int j = from; j < to; j++)
+      tile_products (p, q, keys + (size_t) first * size, n, size, padded);
+      for (int k = 0; k < n; k++)
         {
-          const float *value = values + (size_t) (first + j) * size;
-          float p = scores[j];
-          for (int d = 0; d < size; d++)
-            out[d] += p * value[d];
+          int from = query[k].lo > first ? query[k].lo - first : 0;
+          int to = query[k].hi - first < TILE ? query[k].hi - first : TILE;
+          keep[k] = softmax_tile (&state[k], &p[k], from, to);
+        }
+      for (int d = 0; d < padded; d += TILE)
+        {
+          tile sum[QUERIES];
+          for (int k = 0; k < n; k++)
+            sum[k] = LOAD_TILE (out + (size_t) k * padded + d) * keep[k];
+          for (int j = 0; j < TILE; j++)
+            {
+              tile value = LOAD_TILE (values + (size_t) (first + j) * padded + d);
+              for (int k = 0; k < n; k++)
+                sum[k] += p[k][j] * value;
+            }
+          for (int k = 0; k < n; k++)
+            STORE_TILE (out + (size_t) k * padded + d, sum[k]);
         }
     }
-  float inverse = 1.0f / sum;
-  for (int d = 0; d < size; d++)
-    out[d] *= inverse;
-  return top + logf (sum);
 }
 
 CPU_CLONES static void
-scale_row (float *x, float factor, int n)
+attend_block (float *out, float *lse, const struct query *query, const float *q, const float *keys,
+              const float *values, int n, int size)
 {
-  for (int i = 0; i < n; i++)
-    x[i] *= factor;
+  int padded = padded_size (size);
+  struct softmax state[QUERIES];
+  for (int k = 0; k < n; k++)
+    state[k] = (struct softmax){ -INFINITY, 0 };
+  memset (out, 0, (size_t) n * padded * sizeof (float));
+#define BODY(constant) attend (out, state, query, q, keys, values, constant, size)
+  WITH_CONSTANT_QUERIES (n, BODY);
+#undef BODY
+  for (int k = 0; k < n; k++)
+    {
+      float inverse = 1.0f / state[k].sum;
+      for (int d = 0; d < size; d++)
+        out[(size_t) k * padded + d] *= inverse;
+      lse[k] = state[k].top + logf (state[k].sum);
+    }
+}
+
+/* All queries of a group of a sequence. */
+static void
+attend_group (void *out, float *lse, const void *q, const struct dev_kv *kv, const struct queries *queries,
+              float *scratch, enum dev_type type)
+{
+  const struct dev_attention *shape = queries->shape;
+  int size = shape->head_size, padded = padded_size (size), heads = shape->heads;
+  int context = queries->batch->contexts[queries->s], oldest = query_at (queries, 0).lo;
+  size_t keys = (size_t) tile_count (context) * TILE;
+  float *transposed = scratch, *values = transposed + keys * padded, *rows = values + keys * padded;
+  float *results = rows + QUERIES * padded, totals[QUERIES];
+  struct query query[QUERIES];
+  cpu_gather_keys (NULL, transposed, kv->k, queries, oldest, context, type);
+  cpu_gather_keys (values, NULL, kv->v, queries, oldest, context, type);
+  for (int index = 0, n; index < queries->count; index += n)
+    {
+      n = block_size (queries->count - index);
+      for (int k = 0; k < n; k++)
+        query[k] = query_at (queries, index + k);
+      cpu_load_queries (rows, q, queries, index, n, shape->scale, type);
+      attend_block (results, totals, query, rows, transposed, values, n, size);
+      for (int k = 0; k < n; k++)
+        {
+          size_t at = (size_t) query[k].row * heads + query[k].head;
+          cpu_row_store (typed_at_mut (out, at * size, type), results + (size_t) k * padded, size, type);
+          if (lse)
+            lse[at] = totals[k];
+        }
+    }
 }
 
 void
@@ -112,40 +220,18 @@ cpu_attention_forward (struct dev_context *context, void *out, float *lse, const
                        const struct dev_kv *kv, const struct dev_attention *shape,
                        const struct dev_batch *batch, enum dev_type type)
 {
-  int heads = shape->heads, groups = shape->groups, size = shape->head_size;
-  int per_group = heads / groups;
   size_t stride;
-  if (size > 256)
-    cpu_fail (context, DEV_UNSUPPORTED, "head size %d: the CPU backend goes to 256", size);
-  char *scratch
-      = cpu_thread_scratch (context, cpu_attention_scratch (batch->max_context, size), &stride);
+  if (shape->head_size > 256)
+    cpu_fail (context, DEV_UNSUPPORTED, "head size %d: the CPU backend goes to 256", shape->head_size);
+  char *scratch = cpu_thread_scratch (
+      context, cpu_attention_scratch (batch->max_context, shape->head_size), &stride);
   if (context->status)
     return;
 #pragma omp parallel for num_threads(context->threads) schedule(dynamic)
-  for (int task = 0; task < batch->sequences * groups; task++)
+  for (int task = 0; task < batch->sequences * shape->groups; task++)
     {
-      int s = task / groups, g = task % groups;
-      int first = batch->query_offsets[s], last = batch->query_offsets[s + 1];
-      int context_length = batch->contexts[s], start = context_length - (last - first);
-      int oldest = shape->window && start + 1 > shape->window ? start + 1 - shape->window : 0;
-      size_t keys = (size_t) tile_count (context_length) * TILE;
-      float *transposed = (float *) (scratch + (size_t) omp_get_thread_num () * stride);
-      float *values = transposed + keys * size;
-      float *row = values + keys * size;
-      cpu_gather_keys (NULL, transposed, kv->k, shape, batch, s, g, oldest / TILE, context_length, type);
-      cpu_gather_keys (values, NULL, kv->v, shape, batch, s, g, oldest / TILE, context_length, type);
-      for (int t = first; t < last; t++)
-        for (int h = g * per_group; h < (g + 1) * per_group; h++)
-          {
-            int hi = start + t - first + 1;
-            int lo = shape->window && hi > shape->window ? hi - shape->window : 0;
-            size_t at = ((size_t) t * heads + h) * size;
-            cpu_row_load (row, typed_at (q, at, type), size, type);
-            scale_row (row, shape->scale, size);
-            float total = attend (row + size, row, transposed, values, lo, hi, size);
-            cpu_row_store (typed_at_mut (out, at, type), row + size, size, type);
-            if (lse)
-              lse[(size_t) t * heads + h] = total;
-          }
+      struct queries queries = cpu_queries (shape, batch, task / shape->groups, task % shape->groups);
+      attend_group (out, lse, q, kv, &queries,
+                    (float *) (scratch + (size_t) omp_get_thread_num () * stride), type);
     }
 }
