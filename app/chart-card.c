@@ -319,6 +319,8 @@ plumb_chart_card_dispose (GObject *object)
   PlumbChartCard *self = PLUMB_CHART_CARD (object);
 
   gtk_widget_dispose_template (GTK_WIDGET (self), PLUMB_TYPE_CHART_CARD);
+  if (self->run != NULL)
+    g_signal_handlers_disconnect_by_data (self->run, self);
   g_clear_object (&self->run);
   g_clear_object (&self->view);
   G_OBJECT_CLASS (plumb_chart_card_parent_class)->dispose (object);

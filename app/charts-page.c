@@ -263,6 +263,8 @@ plumb_charts_page_dispose (GObject *object)
 {
   PlumbChartsPage *self = PLUMB_CHARTS_PAGE (object);
 
+  if (self->run != NULL)
+    g_signal_handlers_disconnect_by_data (self->run, self);
   g_clear_object (&self->run);
   gtk_widget_dispose_template (GTK_WIDGET (self), PLUMB_TYPE_CHARTS_PAGE);
   g_clear_object (&self->view);

@@ -241,6 +241,8 @@ plumb_details_page_dispose (GObject *object)
 {
   PlumbDetailsPage *self = PLUMB_DETAILS_PAGE (object);
 
+  if (self->run != NULL)
+    g_signal_handlers_disconnect_by_data (self->run, self);
   g_clear_object (&self->run);
   gtk_widget_dispose_template (GTK_WIDGET (self), PLUMB_TYPE_DETAILS_PAGE);
   G_OBJECT_CLASS (plumb_details_page_parent_class)->dispose (object);

@@ -158,7 +158,11 @@ delivery_new (PlumbReader *reader, Watch *watch)
 static void
 post (Delivery *delivery, GSourceFunc func)
 {
-  g_main_context_invoke_full (NULL, G_PRIORITY_DEFAULT, func, delivery, delivery_free);
+  g_autoptr (GSource) source = g_idle_source_new ();
+
+  g_source_set_priority (source, G_PRIORITY_DEFAULT);
+  g_source_set_callback (source, func, delivery, delivery_free);
+  g_source_attach (source, NULL);
 }
 
 static gint64

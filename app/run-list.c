@@ -14,6 +14,7 @@ struct _PlumbRunList
   PlumbReader *reader;
   GFileMonitor *monitor;
   GPtrArray *runs;
+  GHashTable *listed; /* paths that the registry has named */
   gboolean loaded;
 };
 
@@ -70,11 +71,13 @@ find (PlumbRunList *self, const char *path, guint *position)
   return FALSE;
 }
 
+/* A run that was opened by its path may not be registered, or not yet when this list was made. */
 static void
 remove_missing (PlumbRunList *self, const char *const *paths)
 {
   for (guint i = self->runs->len; i > 0; i--)
-    if (!g_strv_contains (paths, plumb_run_get_path (self->runs->pdata[i - 1])))
+    if (!g_strv_contains (paths, plumb_run_get_path (self->runs->pdata[i - 1]))
+        && g_hash_table_remove (self->listed, plumb_run_get_path (self->runs->pdata[i - 1])))
       {
         g_ptr_array_remove_index (self->runs, i - 1);
         g_list_model_items_changed (G_LIST_MODEL (self), i - 1, 1, 0);
@@ -92,6 +95,7 @@ list_cb (const char *const *paths, gpointer user_data)
   remove_missing (self, paths);
   for (gsize i = 0; paths[i] != NULL; i++)
     {
+      g_hash_table_add (self->listed, g_strdup (paths[i]));
       if (find (self, paths[i], &position))
         {
           place = position + 1;
@@ -159,6 +163,7 @@ static void
 plumb_run_list_finalize (GObject *object)
 {
   g_ptr_array_unref (PLUMB_RUN_LIST (object)->runs);
+  g_hash_table_unref (PLUMB_RUN_LIST (object)->listed);
   G_OBJECT_CLASS (plumb_run_list_parent_class)->finalize (object);
 }
 
@@ -180,6 +185,7 @@ static void
 plumb_run_list_init (PlumbRunList *self)
 {
   self->runs = g_ptr_array_new_with_free_func (g_object_unref);
+  self->listed = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   self->reader = plumb_reader_new ();
   plumb_reader_set_list_func (self->reader, list_cb, self);
   watch_registry (self);

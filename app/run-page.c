@@ -232,6 +232,8 @@ plumb_run_page_dispose (GObject *object)
 {
   PlumbRunPage *self = PLUMB_RUN_PAGE (object);
 
+  if (self->run != NULL)
+    g_signal_handlers_disconnect_by_data (self->run, self);
   g_clear_object (&self->run);
   gtk_widget_dispose_template (GTK_WIDGET (self), PLUMB_TYPE_RUN_PAGE);
   G_OBJECT_CLASS (plumb_run_page_parent_class)->dispose (object);

@@ -181,6 +181,8 @@ plumb_timeline_page_dispose (GObject *object)
   PlumbTimelinePage *self = PLUMB_TIMELINE_PAGE (object);
 
   g_clear_handle_id (&self->timeout, g_source_remove);
+  if (self->run != NULL)
+    g_signal_handlers_disconnect_by_data (self->run, self);
   g_clear_object (&self->run);
   gtk_widget_dispose_template (GTK_WIDGET (self), PLUMB_TYPE_TIMELINE_PAGE);
   G_OBJECT_CLASS (plumb_timeline_page_parent_class)->dispose (object);

@@ -269,6 +269,8 @@ plumb_timeline_dispose (GObject *object)
 {
   PlumbTimeline *self = PLUMB_TIMELINE (object);
 
+  if (self->run != NULL)
+    g_signal_handlers_disconnect_by_data (self->run, self);
   g_clear_object (&self->run);
   g_clear_object (&self->adjustment);
   G_OBJECT_CLASS (plumb_timeline_parent_class)->dispose (object);

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every template is instantiated, measured and finalised; rows of the form take, refuse and reset
+ * values as the table of fields says. */
+#define G_LOG_DOMAIN "plumbline"
+#include "config.h"
+
+#include <adwaita.h>
+#include <math.h>
+
+#include "app/chart-card.h"
+#include "app/chart-grid.h"
+#include "app/chart-table.h"
+#include "app/charts-page.h"
+#include "app/details-page.h"
+#include "app/field-row.h"
+#include "app/log-view.h"
+#include "app/new-run-page.h"
+#include "app/overview.h"
+#include "app/reward-options-row.h"
+#include "app/rollouts-page.h"
+#include "app/run-page.h"
+#include "app/run-row.h"
+#include "app/sample-brief.h"
+#include "app/sample-card.h"
+#include "app/spec-form.h"
+#include "app/split.h"
+#include "app/timeline-page.h"
+#include "engine/core/presets.h"
+
+#define NARROW 360 /* px that every page fits into */
+
+static void
+settle (void)
+{
+  for (int i = 0; i < 50 && g_main_context_iteration (NULL, FALSE); i++)
+    ;
+}
+
+static void
+check_finalized (GtkWidget *widget)
+{
+  g_object_ref_sink (widget);
+  settle ();
+  g_assert_finalize_object (widget);
+}
+
+static void
+test_templates (void)
+{
+  GType (*const types[]) (void) = {
+    plumb_charts_page_get_type,   plumb_details_page_get_type,  plumb_new_run_page_get_type,
+    plumb_overview_get_type,      plumb_rollouts_page_get_type, plumb_run_page_get_type,
+    plumb_timeline_page_get_type, plumb_spec_form_get_type,     plumb_log_view_get_type,
+    plumb_chart_card_get_type,    plumb_sample_card_get_type,   plumb_sample_brief_get_type,
+    plumb_field_row_get_type,     plumb_run_row_get_type,       plumb_reward_options_row_get_type,
+    plumb_chart_grid_get_type,    plumb_split_get_type,
+  };
+
+  for (gsize i = 0; i < G_N_ELEMENTS (types); i++)
+    {
+      GtkWidget *widget = g_object_new (types[i](), NULL);
+      int minimum;
+
+      g_test_message ("%s", G_OBJECT_TYPE_NAME (widget));
+      gtk_widget_measure (widget, GTK_ORIENTATION_HORIZONTAL, -1, &minimum, NULL, NULL, NULL);
+      g_assert_cmpint (minimum, <=, NARROW);
+      check_finalized (widget);
+    }
+}
+
+/* Each field of each algorithm has exactly one row, and no other algorithm's field has one. */
+static void
+test_form_has_all_fields (void)
+{
+  gsize n;
+  const PlumbField *fields = plumb_fields (&n);
+
+  for (int algorithm = 0; algorithm < PLUMB_N_ALGORITHMS; algorithm++)
+    {
+      g_autoptr (PlumbSpec) spec = plumb_spec_new ();
+      GtkWidget *form = g_object_ref_sink (g_object_new (PLUMB_TYPE_SPEC_FORM, NULL));
+      g_autoptr (GError) error = NULL;
+
+      g_assert_true (plumb_spec_set (spec, "run.algorithm", plumb_algorithm_name (algorithm), &error));
+      plumb_spec_form_set_spec (PLUMB_SPEC_FORM (form), spec);
+      for (gsize i = 0; i < n; i++)
+        {
+          g_autoptr (GPtrArray) problems = plumb_problems_new ();
+          g_autoptr (GPtrArray) others = NULL;
+          gboolean belongs = (fields[i].algorithms & (1 << algorithm)) != 0;
+
+          plumb_problems_add (problems, fields[i].key, NULL, NULL, 0, NULL, "a problem");
+          others = plumb_spec_form_show_problems (PLUMB_SPEC_FORM (form), problems);
+          g_assert_cmpuint (others->len, ==, belongs ? 0 : 1);
+        }
+      g_assert_finalize_object (form);
+    }
+}
+
+static GtkWidget *
+new_row (PlumbSpec *spec, const char *key)
+{
+  return g_object_ref_sink (plumb_field_row_new (spec, plumb_field_find (key)));
+}
+
+static void
+test_row_takes_values (void)
+{
+  g_autoptr (PlumbSpec) spec = plumb_spec_new ();
+  GtkWidget *row = new_row (spec, "train.learning_rate");
+  PlumbFieldRow *self = PLUMB_FIELD_ROW (row);
+
+  g_assert_false (plumb_field_row_is_changed (self));
+  plumb_field_row_enter (self, "2e-5");
+  g_assert_cmpstr (plumb_spec_get_text (spec, "train.learning_rate"), ==, "2e-5");
+  g_assert_true (plumb_field_row_is_changed (self));
+  g_assert_false (plumb_field_row_has_problem (self));
+
+  plumb_field_row_enter (self, "much");
+  g_assert_true (plumb_field_row_has_fault (self));
+  g_assert_true (plumb_field_row_has_problem (self));
+
+  plumb_field_row_enter (self, "");
+  g_assert_false (plumb_field_row_has_fault (self));
+  g_assert_false (plumb_spec_is_set (spec, "train.learning_rate"));
+  g_assert_finalize_object (row);
+}
+
+/* Rows of every kind of editor show what the spec says and go back to the default. */
+static void
+test_row_kinds (void)
+{
+  const char *const cases[][2] = {
+    { "run.algorithm", "sft" },       { "run.notes", "two\nlines" },  { "rollout.samples", "16" },
+    { "telemetry.token_detail", "no" }, { "run.deterministic", "yes" }, { "data.train", "/a, /b" },
+    { "train.betas", "0.8, 0.9" },    { "model.policy", "/m" },
+  };
+
+  for (gsize i = 0; i < G_N_ELEMENTS (cases); i++)
+    {
+      g_autoptr (PlumbSpec) spec = plumb_spec_new ();
+      GtkWidget *row = new_row (spec, cases[i][0]);
+      g_autofree char *normal = NULL;
+
+      g_test_message ("%s", cases[i][0]);
+      g_assert_true (plumb_field_check (plumb_field_find (cases[i][0]), cases[i][1], &normal, NULL, NULL));
+      plumb_field_row_enter (PLUMB_FIELD_ROW (row), cases[i][1]);
+      g_assert_false (plumb_field_row_has_fault (PLUMB_FIELD_ROW (row)));
+      g_assert_cmpstr (plumb_spec_get_text (spec, cases[i][0]), ==, normal);
+      g_assert_true (plumb_field_row_is_changed (PLUMB_FIELD_ROW (row)));
+      g_assert_finalize_object (row);
+    }
+}
+
+static void
+count_cb (guint *count)
+{
+  ++*count;
+}
+
+static void
+test_form_follows_algorithm (void)
+{
+  g_autoptr (PlumbSpec) spec = plumb_spec_new ();
+  GtkWidget *form = g_object_ref_sink (g_object_new (PLUMB_TYPE_SPEC_FORM, NULL));
+  guint changes = 0;
+
+  plumb_spec_form_set_spec (PLUMB_SPEC_FORM (form), spec);
+  g_signal_connect_swapped (form, "changed", G_CALLBACK (count_cb), &changes);
+  g_assert_true (plumb_spec_form_enter (PLUMB_SPEC_FORM (form), "rollout.samples", "4"));
+  g_assert_cmpuint (changes, >, 0);
+  g_assert_true (plumb_spec_form_enter (PLUMB_SPEC_FORM (form), "run.algorithm", "sft"));
+  settle ();
+  g_assert_false (plumb_spec_form_enter (PLUMB_SPEC_FORM (form), "rollout.samples", "8"));
+  g_assert_true (plumb_spec_form_enter (PLUMB_SPEC_FORM (form), "train.batch", "8"));
+  g_assert_true (plumb_spec_form_enter (PLUMB_SPEC_FORM (form), "train.batch", "many"));
+  g_assert_cmpuint (plumb_spec_form_count_faults (PLUMB_SPEC_FORM (form)), ==, 1);
+  g_assert_finalize_object (form);
+}
+
+/* A preset's values, options of its rewards too, survive the form. */
+static void
+test_form_keeps_presets (void)
+{
+  g_autoptr (GPtrArray) presets = plumb_presets_list ();
+
+  g_assert_cmpuint (presets->len, >, 0);
+  for (guint i = 0; i < presets->len; i++)
+    {
+      const PlumbPreset *preset = presets->pdata[i];
+      g_autoptr (GError) error = NULL;
+      g_autoptr (PlumbSpec) spec = plumb_preset_load (preset->name, &error);
+      g_autofree char *before = NULL;
+      g_autofree char *after = NULL;
+      GtkWidget *form = g_object_ref_sink (g_object_new (PLUMB_TYPE_SPEC_FORM, NULL));
+
+      g_assert_no_error (error);
+      before = plumb_spec_to_text (spec);
+      plumb_spec_form_set_spec (PLUMB_SPEC_FORM (form), spec);
+      settle ();
+      after = plumb_spec_to_text (spec);
+      g_assert_cmpstr (before, ==, after);
+      g_assert_finalize_object (form);
+    }
+}
+
+static PlumbPlot *
+make_plot (gsize n)
+{
+  g_autoptr (PlumbTrack) track = plumb_track_new ();
+  PlumbPlotSpec *spec = plumb_plot_spec_new ();
+
+  for (gsize i = 0; i < n; i++)
+    {
+      PlumbPoint point = { i + 1, 1, i, i, sqrt (i) };
+
+      plumb_track_add_points (track, &point, 1);
+    }
+  spec->width = spec->height = 100;
+  plumb_plot_spec_add (spec, track, "root", "", PLUMB_PLOT_LINE, 0);
+  return plumb_plot_new (spec);
+}
+
+static void
+test_table_copies_all_points (void)
+{
+  g_autoptr (PlumbPlot) plot = make_plot (50000);
+  GtkWidget *table = plumb_chart_table_new (plot, "Root");
+
+  gtk_window_present (GTK_WINDOW (table));
+  settle ();
+  gtk_widget_activate_action (table, "table.copy", NULL);
+  gtk_window_destroy (GTK_WINDOW (table));
+  settle ();
+}
+
+/* The grid fills its width with equal columns and has room for every row. */
+static void
+test_grid (void)
+{
+  GtkWidget *grid = g_object_ref_sink (plumb_chart_grid_new ());
+  int narrow, wide;
+
+  for (int i = 0; i < 7; i++)
+    plumb_chart_grid_append (PLUMB_CHART_GRID (grid), gtk_label_new ("x"));
+  gtk_widget_measure (grid, GTK_ORIENTATION_VERTICAL, 350, &narrow, NULL, NULL, NULL);
+  gtk_widget_measure (grid, GTK_ORIENTATION_VERTICAL, 950, &wide, NULL, NULL, NULL);
+  g_assert_cmpint (wide, ==, 3 * (narrow + 12) / 7 - 12);
+  plumb_chart_grid_clear (PLUMB_CHART_GRID (grid));
+  gtk_widget_measure (grid, GTK_ORIENTATION_VERTICAL, 350, &narrow, NULL, NULL, NULL);
+  g_assert_cmpint (narrow, ==, 0);
+  g_assert_finalize_object (grid);
+}
+
+static void
+test_sample_texts (void)
+{
+  g_autoptr (PlumbSample) sample = plumb_sample_new ();
+  GtkWidget *brief = g_object_ref_sink (plumb_sample_brief_new ());
+  GtkWidget *card;
+  g_autofree char *line = plumb_sample_one_line ("a\nb\xff tail", 4);
+  g_autofree char *facts = NULL;
+
+  g_assert_true (g_utf8_validate (line, -1, NULL));
+  g_assert_cmpint (g_utf8_strlen (line, -1), <=, 4);
+  g_assert_true (g_str_has_prefix (line, "a b"));
+
+  sample->failed = TRUE;
+  sample->reason = g_strdup ("no answer");
+  sample->advantage = NAN;
+  sample->finish = g_strdup ("length");
+  sample->response_text = g_strnfill (100000, 'x');
+  facts = plumb_sample_facts (sample);
+  g_assert_cmpstr (facts, ==, "cut at the limit · no answer");
+  plumb_sample_brief_set_sample (PLUMB_SAMPLE_BRIEF (brief), sample);
+  card = g_object_ref_sink (plumb_sample_card_new (sample));
+  g_assert_finalize_object (card);
+  g_assert_finalize_object (brief);
+}
+
+/* As the application does. */
+static void
+load_style (void)
+{
+  g_autoptr (GtkCssProvider) provider = gtk_css_provider_new ();
+
+  gtk_css_provider_load_from_resource (provider, "/org/plumbline/Plumbline/style.css");
+  gtk_style_context_add_provider_for_display (gdk_display_get_default (), GTK_STYLE_PROVIDER (provider),
+                                              GTK_STYLE_PROVIDER_PRIORITY_APPLICATION);
+}
+
+int
+main (int argc, char **argv)
+{
+  gtk_test_init (&argc, &argv, NULL);
+  adw_init ();
+  load_style ();
+  g_test_add_func ("/widgets/templates", test_templates);
+  g_test_add_func ("/widgets/form-has-all-fields", test_form_has_all_fields);
+  g_test_add_func ("/widgets/row-takes-values", test_row_takes_values);
+  g_test_add_func ("/widgets/row-kinds", test_row_kinds);
+  g_test_add_func ("/widgets/form-follows-algorithm", test_form_follows_algorithm);
+  g_test_add_func ("/widgets/form-keeps-presets", test_form_keeps_presets);
+  g_test_add_func ("/widgets/table", test_table_copies_all_points);
+  g_test_add_func ("/widgets/grid", test_grid);
+  g_test_add_func ("/widgets/sample-texts", test_sample_texts);
+  return g_test_run ();
+}

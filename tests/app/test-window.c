@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The whole window on made-up runs: runs appear, open, stop, are killed, continue to run without a
+ * window. Waits have deadlines and never sleep for a fixed time. */
+#define G_LOG_DOMAIN "plumbline"
+#include "config.h"
+
+#include <adwaita.h>
+#include <glib/gstdio.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "app/application.h"
+#include "app/window-private.h"
+#include "engine/core/run-dir.h"
+
+typedef struct
+{
+  PlumbApplication *application;
+  PlumbWindow *window;
+  char *folder;
+  GPtrArray *children; /* pids */
+} Fixture;
+
+typedef gboolean (*Condition) (Fixture *fixture);
+
+static gboolean
+tick_cb (gpointer data)
+{
+  return G_SOURCE_CONTINUE;
+}
+
+/* Runs the main loop until the condition holds; fails after so many seconds. */
+static void
+wait_for (Fixture *fixture, Condition condition, double seconds, const char *what)
+{
+  gint64 end = g_get_monotonic_time () + seconds * G_USEC_PER_SEC;
+  guint tick = g_timeout_add (20, tick_cb, NULL);
+
+  while (!condition (fixture) && g_get_monotonic_time () < end)
+    g_main_context_iteration (NULL, TRUE);
+  g_source_remove (tick);
+  if (!condition (fixture))
+    g_error ("after %g s still not: %s", seconds, what);
+}
+
+static GPid
+spawn_run (Fixture *fixture, const char *name, const char *options)
+{
+  g_autofree char *command = NULL;
+  g_auto (GStrv) argv = NULL;
+  g_autoptr (GError) error = NULL;
+  GPid pid;
+
+  command = g_strdup_printf ("%s %s/%s --register --name %s %s", g_getenv ("MAKE_RUN"), fixture->folder,
+                             name, name, options);
+  g_assert_true (g_shell_parse_argv (command, NULL, &argv, NULL));
+  g_spawn_async (NULL, argv, NULL, G_SPAWN_DO_NOT_REAP_CHILD, NULL, NULL, &pid, &error);
+  g_assert_no_error (error);
+  g_ptr_array_add (fixture->children, GINT_TO_POINTER (pid));
+  return pid;
+}
+
+static void
+make_run (Fixture *fixture, const char *name, const char *options)
+{
+  GPid pid = spawn_run (fixture, name, options);
+  int status;
+
+  g_assert_cmpint (waitpid (pid, &status, 0), ==, pid);
+  g_assert_cmpint (status, ==, 0);
+  g_ptr_array_remove (fixture->children, GINT_TO_POINTER (pid));
+}
+
+static void
+act (Fixture *fixture, const char *name, const char *argument)
+{
+  g_action_group_activate_action (G_ACTION_GROUP (fixture->window), name,
+                                  argument != NULL ? g_variant_new_string (argument) : NULL);
+}
+
+static gboolean
+is_enabled (Fixture *fixture, const char *name)
+{
+  return g_action_group_get_action_enabled (G_ACTION_GROUP (fixture->window), name);
+}
+
+static void
+open_run (Fixture *fixture, const char *name)
+{
+  g_autofree char *path = g_build_filename (fixture->folder, name, NULL);
+
+  act (fixture, "open-run", path);
+}
+
+static void
+open_window (Fixture *fixture)
+{
+  g_application_activate (G_APPLICATION (fixture->application));
+  fixture->window
+      = PLUMB_WINDOW (gtk_application_get_active_window (GTK_APPLICATION (fixture->application)));
+  g_assert_nonnull (fixture->window);
+}
+
+static void
+set_up (Fixture *fixture, gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+
+  fixture->folder = g_dir_make_tmp ("plumb-window-XXXXXX", &error);
+  g_assert_no_error (error);
+  fixture->children = g_ptr_array_new ();
+  fixture->application = plumb_application_new ();
+  g_application_set_flags (G_APPLICATION (fixture->application), G_APPLICATION_NON_UNIQUE);
+  g_assert_true (g_application_register (G_APPLICATION (fixture->application), NULL, &error));
+  g_assert_no_error (error);
+  open_window (fixture);
+}
+
+static void
+close_window (Fixture *fixture)
+{
+  gpointer gone = fixture->window;
+
+  g_object_add_weak_pointer (G_OBJECT (fixture->window), &gone);
+  gtk_window_destroy (GTK_WINDOW (fixture->window));
+  fixture->window = NULL;
+  for (int i = 0; i < 500 && gone != NULL; i++)
+    {
+      g_main_context_iteration (NULL, FALSE);
+      g_usleep (2000);
+    }
+  g_assert_null (gone);
+}
+
+static int
+end_cb (void)
+{
+  return 0;
+}
+
+/* Only g_application_run takes an application off the bus: it is run for no longer than that takes. */
+static void
+shut_down (PlumbApplication *application)
+{
+  char name[] = "test-window", *argv[] = { name, NULL };
+
+  g_signal_connect (application, "handle-local-options", G_CALLBACK (end_cb), NULL);
+  g_application_run (G_APPLICATION (application), 1, argv);
+}
+
+static void
+tear_down (Fixture *fixture, gconstpointer data)
+{
+  g_autofree char *registry = g_build_filename (g_get_user_state_dir (), "plumbline", NULL);
+  const char *remove[] = { "rm", "-rf", fixture->folder, registry, NULL };
+
+  if (fixture->window != NULL)
+    close_window (fixture);
+  for (guint i = 0; i < fixture->children->len; i++)
+    {
+      kill (GPOINTER_TO_INT (fixture->children->pdata[i]), SIGKILL);
+      waitpid (GPOINTER_TO_INT (fixture->children->pdata[i]), NULL, 0);
+    }
+  g_ptr_array_unref (fixture->children);
+  shut_down (fixture->application);
+  g_assert_finalize_object (fixture->application);
+  g_spawn_sync (NULL, (char **) remove, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, NULL, NULL, NULL, NULL);
+  g_free (fixture->folder);
+}
+
+static guint
+count_rows (Fixture *fixture)
+{
+  guint n = 0;
+
+  while (gtk_list_box_get_row_at_index (fixture->window->list, n) != NULL)
+    n++;
+  return n;
+}
+
+static gboolean
+has_one_row (Fixture *fixture)
+{
+  return count_rows (fixture) == 1;
+}
+
+static gboolean
+has_two_rows (Fixture *fixture)
+{
+  return count_rows (fixture) == 2;
+}
+
+static gboolean
+is_loaded (Fixture *fixture)
+{
+  return fixture->window->run != NULL && plumb_run_is_loaded (fixture->window->run)
+         && plumb_run_get_info (fixture->window->run) != NULL;
+}
+
+static PlumbRunState
+state_of (Fixture *fixture)
+{
+  const PlumbRunInfo *info
+      = fixture->window->run != NULL ? plumb_run_get_info (fixture->window->run) : NULL;
+
+  return info != NULL ? info->state : PLUMB_RUN_STATE_QUEUED;
+}
+
+static gboolean
+is_running (Fixture *fixture)
+{
+  return state_of (fixture) == PLUMB_RUN_STATE_RUNNING;
+}
+
+static gboolean
+is_killed (Fixture *fixture)
+{
+  return state_of (fixture) == PLUMB_RUN_STATE_KILLED;
+}
+
+static gboolean
+is_stopped (Fixture *fixture)
+{
+  return state_of (fixture) == PLUMB_RUN_STATE_STOPPED;
+}
+
+/* An empty window says so; runs made elsewhere appear in it by themselves. */
+static void
+test_runs_appear (Fixture *fixture, gconstpointer data)
+{
+  g_assert_cmpstr (gtk_stack_get_visible_child_name (fixture->window->side), ==, "empty");
+  g_assert_cmpstr (gtk_stack_get_visible_child_name (fixture->window->content), ==, "welcome");
+  make_run (fixture, "first", "--points 30");
+  wait_for (fixture, has_one_row, 3, "the run appears");
+  g_assert_cmpstr (gtk_stack_get_visible_child_name (fixture->window->side), ==, "runs");
+  spawn_run (fixture, "second", "--points 30 --live 60");
+  wait_for (fixture, has_two_rows, 3, "the second run appears");
+}
+
+static void
+test_open_finished (Fixture *fixture, gconstpointer data)
+{
+  static const char *const views[] = { "charts", "rollouts", "timeline", "details", "overview" };
+  PlumbPoint last;
+
+  make_run (fixture, "done", "--points 60 --resume-from 40");
+  open_run (fixture, "done");
+  wait_for (fixture, is_loaded, 3, "the run is read");
+  g_assert_cmpint (state_of (fixture), ==, PLUMB_RUN_STATE_FINISHED);
+  g_assert_true (plumb_run_get_last (fixture->window->run, "reward/mean", &last));
+  g_assert_cmpint (last.step, ==, 100);
+  g_assert_cmpint (last.attempt, ==, 2);
+  g_assert_false (is_enabled (fixture, "stop"));
+  g_assert_false (is_enabled (fixture, "kill"));
+  g_assert_false (is_enabled (fixture, "continue"));
+  g_assert_true (is_enabled (fixture, "new-from-run"));
+  for (gsize i = 0; i < G_N_ELEMENTS (views); i++)
+    {
+      act (fixture, "view", views[i]);
+      for (int k = 0; k < 60; k++)
+        {
+          g_main_context_iteration (NULL, FALSE);
+          g_usleep (5000);
+        }
+      g_assert_cmpstr (plumb_run_page_get_view (fixture->window->page), ==, views[i]);
+    }
+  act (fixture, "view", "nonsense");
+  g_assert_cmpstr (plumb_run_page_get_view (fixture->window->page), ==, "overview");
+}
+
+/* After kill -9 the window says what happened within five seconds. */
+static void
+test_kill_9 (Fixture *fixture, gconstpointer data)
+{
+  GPid pid = spawn_run (fixture, "victim", "--points 30 --live 120 --rate 10");
+
+  wait_for (fixture, has_one_row, 5, "the run appears");
+  open_run (fixture, "victim");
+  wait_for (fixture, is_running, 5, "the run is running");
+  g_assert_true (is_enabled (fixture, "stop"));
+  g_assert_true (is_enabled (fixture, "kill"));
+  kill (pid, SIGKILL);
+  waitpid (pid, NULL, 0);
+  g_ptr_array_remove (fixture->children, GINT_TO_POINTER (pid));
+  wait_for (fixture, is_killed, 5, "the window knows that it was killed");
+  g_assert_nonnull (plumb_run_get_info (fixture->window->run)->message);
+  g_assert_false (is_enabled (fixture, "stop"));
+  g_assert_true (is_enabled (fixture, "continue"));
+}
+
+static gboolean
+need_engine (void)
+{
+  if (g_getenv ("REAL_ENGINE") != NULL && g_file_test (g_getenv ("REAL_ENGINE"), G_FILE_TEST_EXISTS))
+    return TRUE;
+  g_test_skip ("plumbline-engine is not built");
+  return FALSE;
+}
+
+static void
+test_stop (Fixture *fixture, gconstpointer data)
+{
+  if (!need_engine ())
+    return;
+  spawn_run (fixture, "obedient", "--points 30 --live 120 --rate 10");
+  wait_for (fixture, has_one_row, 5, "the run appears");
+  open_run (fixture, "obedient");
+  wait_for (fixture, is_running, 5, "the run is running");
+  act (fixture, "stop", NULL);
+  wait_for (fixture, is_stopped, 8, "the run has stopped");
+  g_assert_true (is_enabled (fixture, "continue"));
+}
+
+static gboolean
+shows_new_run (Fixture *fixture)
+{
+  return fixture->window->run == NULL && plumb_new_run_page_can_start (fixture->window->new_run);
+}
+
+/* Start launches the engine with the preset's spec, and the run's page opens; without a window it
+ * goes on, and a new window finds it. */
+static void
+test_start_and_reopen (Fixture *fixture, gconstpointer data)
+{
+  g_autofree char *path = NULL;
+  g_autofree char *spec = NULL;
+  g_autofree char *text = NULL;
+  gint64 pid;
+
+  act (fixture, "preset", "arithmetic");
+  act (fixture, "set", "run.seed=7");
+  g_assert_true (is_enabled (fixture, "start"));
+  act (fixture, "start", NULL);
+  wait_for (fixture, is_running, 10, "the started run is running");
+  path = g_strdup (plumb_run_get_path (fixture->window->run));
+  spec = g_build_filename (path, PLUMB_RUN_SPEC, NULL);
+  g_assert_true (g_file_get_contents (spec, &text, NULL, NULL));
+  g_assert_nonnull (strstr (text, "seed = 7"));
+
+  close_window (fixture);
+  g_assert_true (plumb_run_lock_is_held (path, &pid));
+  open_window (fixture);
+  wait_for (fixture, has_one_row, 3, "the new window lists the run");
+  act (fixture, "open-run", path);
+  wait_for (fixture, is_running, 5, "the new window shows it running");
+  kill (pid, SIGKILL);
+  wait_for (fixture, is_killed, 5, "its end is seen");
+
+  act (fixture, "new-from-run", NULL);
+  wait_for (fixture, shows_new_run, 3, "the settings of the run are on the page");
+}
+
+/* What the engine refuses stands at its row, and nothing has been started. */
+static void
+test_refused (Fixture *fixture, gconstpointer data)
+{
+  g_autofree char *refuse = g_build_filename (g_get_user_runtime_dir (), "refuse", NULL);
+
+  g_assert_true (g_file_set_contents (refuse, "", -1, NULL));
+  act (fixture, "preset", "arithmetic");
+  act (fixture, "start", NULL);
+  g_assert_false (is_enabled (fixture, "start"));
+  wait_for (fixture, shows_new_run, 10, "the engine has answered");
+  g_assert_cmpuint (count_rows (fixture), ==, 0);
+  g_assert_true (is_enabled (fixture, "start"));
+  g_unlink (refuse);
+}
+
+/* A folder that goes away takes its row along. */
+static void
+test_run_removed (Fixture *fixture, gconstpointer data)
+{
+  const char *remove[] = { "rm", "-rf", NULL, NULL };
+  g_autofree char *path = NULL;
+
+  make_run (fixture, "gone", "--points 10");
+  make_run (fixture, "stays", "--points 10");
+  wait_for (fixture, has_two_rows, 5, "both runs are listed");
+  open_run (fixture, "gone");
+  wait_for (fixture, is_loaded, 3, "the run is read");
+  path = g_build_filename (fixture->folder, "gone", NULL);
+  remove[2] = path;
+  g_spawn_sync (NULL, (char **) remove, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, NULL, NULL, NULL, NULL);
+  wait_for (fixture, has_one_row, 8, "its row is gone");
+  g_assert_null (fixture->window->run);
+}
+
+/* A spec with faults opens with them at their rows instead of not at all. */
+static void
+test_open_bad_spec (Fixture *fixture, gconstpointer data)
+{
+  g_autofree char *path = g_build_filename (fixture->folder, "bad.spec", NULL);
+  g_autofree char *missing = g_build_filename (fixture->folder, "none.spec", NULL);
+
+  g_assert_true (g_file_set_contents (path, "[run]\nalgorithm = grpo\n\n[rollout]\nsampels = 8\n", -1, NULL));
+  act (fixture, "open-spec", path);
+  g_assert_cmpstr (gtk_stack_get_visible_child_name (fixture->window->content), ==, "new-run");
+  act (fixture, "open-spec", missing);
+  g_assert_cmpstr (gtk_stack_get_visible_child_name (fixture->window->content), ==, "new-run");
+}
+
+int
+main (int argc, char **argv)
+{
+  gtk_test_init (&argc, &argv, NULL);
+#define ADD(name, func) g_test_add ("/window/" name, Fixture, NULL, set_up, func, tear_down)
+  ADD ("runs-appear", test_runs_appear);
+  ADD ("open-finished", test_open_finished);
+  ADD ("kill-9", test_kill_9);
+  ADD ("stop", test_stop);
+  ADD ("start-and-reopen", test_start_and_reopen);
+  ADD ("refused", test_refused);
+  ADD ("run-removed", test_run_removed);
+  ADD ("open-bad-spec", test_open_bad_spec);
+  return g_test_run ();
+}
