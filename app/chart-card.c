@@ -31,6 +31,7 @@ struct _PlumbChartCard
   const char *needs_key;
   gboolean stacked;
   gboolean loaded; /* the run was, at the last rows */
+  guint n_known; /* metrics of the run when these were looked for */
   GPtrArray *metrics; /* names of what is drawn now, the main one first */
 };
 
@@ -223,7 +224,9 @@ rows_cb (PlumbChartCard *self)
 {
   guint before = self->metrics->len;
 
-  find_metrics (self);
+  if (self->n_known != plumb_run_count_metrics (self->run))
+    find_metrics (self);
+  self->n_known = plumb_run_count_metrics (self->run);
   if (before != self->metrics->len)
     {
       update_legend (self);

@@ -49,8 +49,6 @@ plumb_engine_find (GError **error)
   if (path == NULL)
     path = find_from (folder, "../engine");
   if (path == NULL)
-    path = find_from (folder, "../engine/cli");
-  if (path == NULL)
     path = g_find_program_in_path (PROGRAM);
   if (path == NULL)
     g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_ENVIRONMENT,

@@ -349,31 +349,41 @@ visit_registry (PlumbReader *self, char ***known)
   post (delivery, deliver_list_cb);
 }
 
-/* The next run whose time has come, with a reference; else NULL, and `due` is when to look again. */
+/* Due or not; `due` becomes earlier if the run's time is earlier. */
+static gboolean
+is_due (Watch *watch, gint64 now, gint64 *due)
+{
+  if (watch->in_flight >= MOST_IN_FLIGHT)
+    return FALSE;
+  if (watch->refresh)
+    {
+      watch->refresh = FALSE;
+      watch->forced = TRUE;
+      watch->due = 0;
+      watch->state_due = 0;
+    }
+  *due = MIN (*due, watch->due);
+  return watch->due <= now;
+}
+
+/* The next run whose time has come, the visible one before others, with a reference; else NULL, and
+ * `due` is when to look again. */
 static Watch *
 take_due (PlumbReader *self, gint64 now, gint64 *due, gboolean *visible)
 {
+  Watch *found = NULL;
+
   for (guint i = 0; i < self->watches->len; i++)
     {
       Watch *watch = self->watches->pdata[i];
 
-      if (watch->in_flight >= MOST_IN_FLIGHT)
-        continue;
-      if (watch->refresh)
-        {
-          watch->refresh = FALSE;
-          watch->forced = TRUE;
-          watch->due = 0;
-          watch->state_due = 0;
-        }
-      if (watch->due <= now)
-        {
-          *visible = watch->visible;
-          return watch_ref (watch);
-        }
-      *due = MIN (*due, watch->due);
+      if (is_due (watch, now, due) && (found == NULL || (watch->visible && !found->visible)))
+        found = watch;
     }
-  return NULL;
+  if (found == NULL)
+    return NULL;
+  *visible = found->visible;
+  return watch_ref (found);
 }
 
 static gpointer

@@ -71,6 +71,15 @@ find (PlumbRunList *self, const char *path, guint *position)
   return FALSE;
 }
 
+/* The ranks come first: who hears of a change may ask for them. */
+static void
+tell_changed (PlumbRunList *self, guint position, guint removed, guint added)
+{
+  for (guint i = 0; i < self->runs->len; i++)
+    plumb_run_set_rank (self->runs->pdata[i], i);
+  g_list_model_items_changed (G_LIST_MODEL (self), position, removed, added);
+}
+
 /* A run that was opened by its path may not be registered, or not yet when this list was made. */
 static void
 remove_missing (PlumbRunList *self, const char *const *paths)
@@ -80,31 +89,43 @@ remove_missing (PlumbRunList *self, const char *const *paths)
         && g_hash_table_remove (self->listed, plumb_run_get_path (self->runs->pdata[i - 1])))
       {
         g_ptr_array_remove_index (self->runs, i - 1);
-        g_list_model_items_changed (G_LIST_MODEL (self), i - 1, 1, 0);
+        tell_changed (self, i - 1, 1, 0);
       }
 }
 
-/* Runs that stay keep their place: paths come newest first, so that new ones belong before the
- * first known one. */
+/* Runs that stay keep their place: paths come newest first, so that new ones belong before the next
+ * known one. */
+static void
+insert_new (PlumbRunList *self, const char *const *paths)
+{
+  guint place = 0, position;
+
+  for (gsize i = 0; paths[i] != NULL;)
+    {
+      guint first = place;
+
+      for (; paths[i] != NULL && !find (self, paths[i], &position); i++)
+        {
+          g_hash_table_add (self->listed, g_strdup (paths[i]));
+          g_ptr_array_insert (self->runs, place++, plumb_run_new (self->reader, paths[i]));
+        }
+      if (place > first)
+        tell_changed (self, first, 0, place - first);
+      for (; paths[i] != NULL && find (self, paths[i], &position); i++)
+        {
+          g_hash_table_add (self->listed, g_strdup (paths[i]));
+          place = position + 1;
+        }
+    }
+}
+
 static void
 list_cb (const char *const *paths, gpointer user_data)
 {
   PlumbRunList *self = PLUMB_RUN_LIST (user_data);
-  guint place = 0, position;
 
   remove_missing (self, paths);
-  for (gsize i = 0; paths[i] != NULL; i++)
-    {
-      g_hash_table_add (self->listed, g_strdup (paths[i]));
-      if (find (self, paths[i], &position))
-        {
-          place = position + 1;
-          continue;
-        }
-      g_ptr_array_insert (self->runs, place, plumb_run_new (self->reader, paths[i]));
-      g_list_model_items_changed (G_LIST_MODEL (self), place, 0, 1);
-      place++;
-    }
+  insert_new (self, paths);
   if (!self->loaded)
     {
       self->loaded = TRUE;
@@ -216,7 +237,7 @@ plumb_run_list_ensure (PlumbRunList *self, const char *path)
     {
       position = 0;
       g_ptr_array_insert (self->runs, 0, plumb_run_new (self->reader, path));
-      g_list_model_items_changed (G_LIST_MODEL (self), 0, 0, 1);
+      tell_changed (self, 0, 0, 1);
     }
   return self->runs->pdata[position];
 }

@@ -111,6 +111,7 @@ struct _PlumbRun
   char *basename;
   PlumbRunInfo *info;
   char *trouble;
+  guint rank;
   gboolean visible;
   gboolean loaded;
   gint64 told; /* when "rows" was emitted last */
@@ -432,6 +433,22 @@ load_spec (PlumbRun *self)
   g_task_run_in_thread (task, load_spec_thread);
 }
 
+guint
+plumb_run_get_rank (PlumbRun *self)
+{
+  g_return_val_if_fail (PLUMB_IS_RUN (self), 0);
+
+  return self->rank;
+}
+
+void
+plumb_run_set_rank (PlumbRun *self, guint rank)
+{
+  g_return_if_fail (PLUMB_IS_RUN (self));
+
+  self->rank = rank;
+}
+
 void
 plumb_run_set_visible (PlumbRun *self, gboolean visible)
 {
@@ -468,6 +485,14 @@ plumb_run_get_last (PlumbRun *self, const char *metric, PlumbPoint *last)
   PlumbTrack *track = plumb_run_get_track (self, metric);
 
   return track != NULL && plumb_track_get_last (track, last);
+}
+
+guint
+plumb_run_count_metrics (PlumbRun *self)
+{
+  g_return_val_if_fail (PLUMB_IS_RUN (self), 0);
+
+  return g_hash_table_size (self->tracks);
 }
 
 static int

@@ -47,6 +47,10 @@ const char *plumb_run_get_trouble (PlumbRun *self);
 /* TRUE once what its first charts had when it became visible is here. */
 gboolean plumb_run_is_loaded (PlumbRun *self);
 
+/* Its place in the list of runs. */
+guint plumb_run_get_rank (PlumbRun *self);
+void plumb_run_set_rank (PlumbRun *self, guint rank);
+
 /* Its telemetry is read only while visible. */
 void plumb_run_set_visible (PlumbRun *self, gboolean visible);
 void plumb_run_refresh (PlumbRun *self);
@@ -54,6 +58,7 @@ void plumb_run_refresh (PlumbRun *self);
 /* The track of a metric; NULL while it has no point. */
 PlumbTrack *plumb_run_get_track (PlumbRun *self, const char *metric);
 gboolean plumb_run_get_last (PlumbRun *self, const char *metric, PlumbPoint *last);
+guint plumb_run_count_metrics (PlumbRun *self);
 /* Names of all metrics with points, sorted. (transfer container) */
 GPtrArray *plumb_run_list_metrics (PlumbRun *self);
 

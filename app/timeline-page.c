@@ -67,7 +67,7 @@ new_share_row (PlumbTimelinePage *self, const Share *share, double total)
   GtkWidget *label;
   g_autofree char *seconds = plumb_format_duration (share->seconds);
   g_autofree char *mean = plumb_format_duration (share->seconds / share->n);
-  g_autofree char *percent = plumb_format_value (share->seconds / total, "share");
+  g_autofree char *percent = g_strdup_printf ("%.1f %%", 100 * share->seconds / total);
   g_autofree char *subtitle = NULL;
 
   /* translators: "12 times, 3.2 s each, 38 s in all" */

@@ -56,32 +56,16 @@ run_changed_cb (PlumbRun *run, PlumbWindow *self)
     }
 }
 
-static guint
-position_of (PlumbWindow *self, PlumbRun *run)
-{
-  guint n = g_list_model_get_n_items (G_LIST_MODEL (self->runs));
-
-  for (guint i = 0; i < n; i++)
-    {
-      g_autoptr (PlumbRun) item = g_list_model_get_item (G_LIST_MODEL (self->runs), i);
-
-      if (item == run)
-        return i;
-    }
-  return n;
-}
-
 /* Running ones first, then newest first. */
 static int
 compare_rows (GtkListBoxRow *a, GtkListBoxRow *b, gpointer user_data)
 {
-  PlumbWindow *self = user_data;
   PlumbRun *left = plumb_run_row_get_run (PLUMB_RUN_ROW (a));
   PlumbRun *right = plumb_run_row_get_run (PLUMB_RUN_ROW (b));
 
   if (plumb_run_is_alive (left) != plumb_run_is_alive (right))
     return plumb_run_is_alive (left) ? -1 : 1;
-  return (int) position_of (self, left) - (int) position_of (self, right);
+  return (int) plumb_run_get_rank (left) - (int) plumb_run_get_rank (right);
 }
 
 static void
@@ -133,23 +117,40 @@ add_row (PlumbWindow *self, PlumbRun *run)
   g_signal_connect_object (run, "changed", G_CALLBACK (run_changed_cb), self, 0);
 }
 
+static gboolean
+is_listed (GListModel *runs, PlumbRun *run)
+{
+  g_autoptr (PlumbRun) there = g_list_model_get_item (runs, plumb_run_get_rank (run));
+
+  return there == run;
+}
+
+static void
+remove_rows (PlumbWindow *self, GListModel *runs)
+{
+  GtkListBoxRow *row;
+
+  for (int i = 0; (row = gtk_list_box_get_row_at_index (self->list, i)) != NULL;)
+    {
+      PlumbRun *run = plumb_run_row_get_run (PLUMB_RUN_ROW (row));
+
+      if (is_listed (runs, run))
+        {
+          i++;
+          continue;
+        }
+      if (run == self->run)
+        plumb_window_show_run (self, NULL);
+      gtk_list_box_remove (self->list, GTK_WIDGET (row));
+    }
+}
+
 /* The list box is filled by hand, since a bound one can neither sort nor filter. */
 static void
 runs_changed_cb (GListModel *runs, guint position, guint removed, guint added, PlumbWindow *self)
 {
-  g_autoptr (GPtrArray) gone = g_ptr_array_new ();
-  GtkListBoxRow *row;
-
-  for (int i = 0; removed > 0 && (row = gtk_list_box_get_row_at_index (self->list, i)) != NULL; i++)
-    if (position_of (self, plumb_run_row_get_run (PLUMB_RUN_ROW (row)))
-        == g_list_model_get_n_items (runs))
-      g_ptr_array_add (gone, row);
-  for (guint i = 0; i < gone->len; i++)
-    {
-      if (plumb_run_row_get_run (gone->pdata[i]) == self->run)
-        plumb_window_show_run (self, NULL);
-      gtk_list_box_remove (self->list, gone->pdata[i]);
-    }
+  if (removed > 0)
+    remove_rows (self, runs);
   for (guint i = 0; i < added; i++)
     {
       g_autoptr (PlumbRun) run = g_list_model_get_item (runs, position + i);
@@ -299,6 +300,13 @@ plumb_window_open_run (PlumbWindow *self, const char *path)
 
   g_return_if_fail (PLUMB_IS_WINDOW (self) && path != NULL);
 
+  if (!plumb_run_dir_is_run (path))
+    {
+      g_autofree char *message = g_strdup_printf (_ ("There is no run in “%s”"), path);
+
+      plumb_window_toast (self, message);
+      return;
+    }
   run = plumb_run_list_ensure (self->runs, path);
   plumb_run_refresh (run);
   plumb_window_show_run (self, run);
