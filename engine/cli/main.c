@@ -4,6 +4,7 @@
 
 #include <locale.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <glib/gi18n.h>
 
@@ -66,6 +67,17 @@ unknown_command (const char *name)
   return PLUMB_ERROR_USAGE;
 }
 
+/* Threads that wait for the others spin for some microseconds, then sleep: the engine shares its cores with a window
+ * and with other programs. The thread library reads the limit when it is loaded, hence the second start. */
+static void
+limit_spinning (char **argv)
+{
+  if (g_getenv ("GOMP_SPINCOUNT") != NULL || g_getenv ("OMP_WAIT_POLICY") != NULL)
+    return;
+  g_setenv ("GOMP_SPINCOUNT", "2000", TRUE);
+  execv ("/proc/self/exe", argv);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -74,6 +86,7 @@ main (int argc, char **argv)
   const PlumbCommand *command;
   int code;
 
+  limit_spinning (argv);
   setlocale (LC_ALL, "");
   /* Numbers are read and written with a point, whatever the language. */
   setlocale (LC_NUMERIC, "C");

@@ -33,7 +33,7 @@ cpu_adamw (struct dev_context *context, void *param, float *master, const float 
   if (context->status)
     return;
   size_t blocks = (n + BLOCK - 1) / BLOCK;
-#pragma omp parallel for num_threads(context->threads) schedule(static)
+#pragma omp parallel for num_threads(context->threads) schedule(static) if (blocks > 1)
   for (size_t b = 0; b < blocks; b++)
     {
       size_t start = b * BLOCK;

@@ -227,7 +227,8 @@ cpu_attention_forward (struct dev_context *context, void *out, float *lse, const
       context, cpu_attention_scratch (batch->max_context, shape->head_size), &stride);
   if (context->status)
     return;
-#pragma omp parallel for num_threads(context->threads) schedule(dynamic)
+#pragma omp parallel for num_threads(context->threads) schedule(dynamic)                                \
+    if ((size_t) batch->tokens * batch->max_context * shape->heads > CPU_PARALLEL_ELEMENTS)
   for (int task = 0; task < batch->sequences * shape->groups; task++)
     {
       struct queries queries = cpu_queries (shape, batch, task / shape->groups, task % shape->groups);

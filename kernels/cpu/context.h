@@ -7,6 +7,10 @@
 #include "kernels/device.h"
 
 #define CPU_MAX_THREADS 256
+
+/* Work below this many elements stays on one thread: waking the others costs more. A decode step of one sequence
+ * then synchronises in its products only. */
+#define CPU_PARALLEL_ELEMENTS 8192
 #define CPU_HEAD_CHUNK 64  // rows of logits that the head holds at a time
 #define CPU_ROW_SCRATCH 16 // rows of scratch that an op may ask for per thread
 

@@ -9,7 +9,8 @@ cpu_embed_forward (struct dev_context *context, float *x, const void *table, con
 {
   if (context->status)
     return;
-#pragma omp parallel for num_threads(context->threads) schedule(static)
+#pragma omp parallel for num_threads(context->threads) schedule(static) \
+    if ((size_t) t * width > CPU_PARALLEL_ELEMENTS)
   for (int i = 0; i < t; i++)
     cpu_row_load (x + (size_t) i * width, typed_at (table, (size_t) ids[i] * width, type), width, type);
 }

@@ -74,7 +74,7 @@ cpu_head_forward (struct dev_context *context, float *logp, float *entropy, floa
       float *logits = chunk_logits (context, h, w, first, count, type);
       if (!logits)
         return;
-#pragma omp parallel for num_threads(context->threads) schedule(static)
+#pragma omp parallel for num_threads(context->threads) schedule(static) if (count > 1)
       for (int i = 0; i < count; i++)
         {
           struct row_stats stats = row_statistics (logits + (size_t) i * w->rows, 1.0f / temperature,
@@ -114,7 +114,7 @@ cpu_head_backward (struct dev_context *context, void *dh, float *dw, const float
       if (!logits)
         return;
       char *typed = type == DEV_F32 ? (char *) logits : context->workspace + context->workspace_size / 2;
-#pragma omp parallel for num_threads(context->threads) schedule(static)
+#pragma omp parallel for num_threads(context->threads) schedule(static) if (count > 1)
       for (int i = 0; i < count; i++)
         {
           float *row = logits + (size_t) i * w->rows;
@@ -213,7 +213,7 @@ cpu_head_sample (struct dev_context *context, int32_t *tokens, float *logp, cons
       float *logits = chunk_logits (context, h, w, first, count, type);
       if (!logits)
         return;
-#pragma omp parallel for num_threads(context->threads) schedule(static)
+#pragma omp parallel for num_threads(context->threads) schedule(static) if (count > 1)
       for (int i = 0; i < count; i++)
         {
           float *row = logits + (size_t) i * w->rows;

@@ -47,7 +47,7 @@ cpu_add_norm_forward (struct dev_context *context, float *sum, void *out, float 
   char *scratch = cpu_thread_scratch (context, 3 * sizeof (float) * width, &stride);
   if (context->status)
     return;
-#pragma omp parallel num_threads(context->threads)
+#pragma omp parallel num_threads(context->threads) if ((size_t) t * width > CPU_PARALLEL_ELEMENTS)
   {
     float *row_delta = (float *) (scratch + (size_t) omp_get_thread_num () * stride);
     float *row_out = row_delta + width;
@@ -116,7 +116,8 @@ cpu_add_norm_backward (struct dev_context *context, float *dx, void *dx_typed, f
   /* The partial sums lie in the slice of thread 0, after its two rows. */
   float *partial = (float *) scratch + 2 * (size_t) width;
   memset (partial, 0, sizeof (float) * PARTS * width);
-#pragma omp parallel for num_threads(context->threads) schedule(static)
+#pragma omp parallel for num_threads(context->threads) schedule(static) \
+    if ((size_t) t * width > CPU_PARALLEL_ELEMENTS)
   for (int part = 0; part < PARTS; part++)
     {
       float *row_dout = (float *) (scratch + (size_t) omp_get_thread_num () * stride);

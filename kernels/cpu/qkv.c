@@ -66,7 +66,8 @@ cpu_qkv_forward (struct dev_context *context, void *q, const struct dev_kv *kv, 
   char *scratch = cpu_thread_scratch (context, (2 * (size_t) width + 2 * size) * sizeof (float), &stride);
   if (context->status)
     return;
-#pragma omp parallel for num_threads(context->threads) schedule(static)
+#pragma omp parallel for num_threads(context->threads) schedule(static) \
+    if ((size_t) batch->tokens * width > CPU_PARALLEL_ELEMENTS)
   for (int t = 0; t < batch->tokens; t++)
     {
       float *row = (float *) (scratch + (size_t) omp_get_thread_num () * stride);

@@ -36,7 +36,8 @@ cpu_swiglu_forward (struct dev_context *context, void *act, const void *gate_up,
   char *scratch = cpu_thread_scratch (context, 3 * sizeof (float) * width, &stride);
   if (context->status)
     return;
-#pragma omp parallel for num_threads(context->threads) schedule(static)
+#pragma omp parallel for num_threads(context->threads) schedule(static) \
+    if ((size_t) t * width > CPU_PARALLEL_ELEMENTS)
   for (int i = 0; i < t; i++)
     {
       size_t at = (size_t) i * width;
@@ -61,7 +62,8 @@ cpu_swiglu_backward (struct dev_context *context, void *dgate_up, const void *da
   char *scratch = cpu_thread_scratch (context, 5 * sizeof (float) * width, &stride);
   if (context->status)
     return;
-#pragma omp parallel for num_threads(context->threads) schedule(static)
+#pragma omp parallel for num_threads(context->threads) schedule(static) \
+    if ((size_t) t * width > CPU_PARALLEL_ELEMENTS)
   for (int i = 0; i < t; i++)
     {
       size_t at = (size_t) i * width;
