@@ -51,14 +51,10 @@ about_cb (GSimpleAction *action, GVariant *parameter, gpointer user_data)
                               gtk_get_micro_version (), adw_get_major_version (),
                               adw_get_minor_version (), adw_get_micro_version ());
   adw_show_about_window (gtk_application_get_active_window (GTK_APPLICATION (self)),
-                         "application-name", "Plumbline",
-                         "application-icon", PLUMB_APPLICATION_ID,
-                         "version", PLUMB_VERSION,
-                         "developer-name", _ ("The Plumbline developers"),
+                         "application-name", "Plumbline", "application-icon", PLUMB_APPLICATION_ID,
+                         "version", PLUMB_VERSION, "developer-name", _ ("The Plumbline developers"),
                          "comments", _ ("Aligns language models by reinforcement learning"),
-                         "license-type", GTK_LICENSE_APACHE_2_0,
-                         "debug-info", versions,
-                         NULL);
+                         "license-type", GTK_LICENSE_APACHE_2_0, "debug-info", versions, NULL);
 }
 
 /* A notification opens its run, even if the window has been closed since. */
@@ -167,9 +163,7 @@ plumb_application_init (PlumbApplication *self)
 PlumbApplication *
 plumb_application_new (void)
 {
-  return g_object_new (PLUMB_TYPE_APPLICATION,
-                       "application-id", PLUMB_APPLICATION_ID,
-                       "flags", G_APPLICATION_HANDLES_OPEN,
-                       "resource-base-path", "/org/plumbline/Plumbline",
+  return g_object_new (PLUMB_TYPE_APPLICATION, "application-id", PLUMB_APPLICATION_ID, "flags",
+                       G_APPLICATION_HANDLES_OPEN, "resource-base-path", "/org/plumbline/Plumbline",
                        NULL);
 }

@@ -71,7 +71,7 @@ samples_thread (GTask *task, gpointer source, gpointer data, GCancellable *cance
   if (error != NULL)
     g_task_return_error (task, error);
   else
-    g_task_return_pointer (task, g_steal_pointer (&found), (GDestroyNotify) plumb_step_samples_free);
+    g_task_return_pointer (task, g_steal_pointer (&found), (GDestroyNotify)plumb_step_samples_free);
 }
 
 void
@@ -146,7 +146,8 @@ text_thread (GTask *task, gpointer source, gpointer data, GCancellable *cancella
 
   stream = g_file_read (file, cancellable, &error);
   if (stream != NULL)
-    info = g_file_input_stream_query_info (stream, G_FILE_ATTRIBUTE_STANDARD_SIZE, cancellable, &error);
+    info = g_file_input_stream_query_info (stream, G_FILE_ATTRIBUTE_STANDARD_SIZE, cancellable,
+                                           &error);
   if (info == NULL)
     {
       g_task_return_error (task, error);
@@ -158,11 +159,12 @@ text_thread (GTask *task, gpointer source, gpointer data, GCancellable *cancella
       g_task_return_pointer (task, NULL, NULL);
       return;
     }
-  from = MAX (0, query->size - (goffset) query->limit);
+  from = MAX (0, query->size - (goffset)query->limit);
   wanted = query->size - from;
   bytes = g_malloc (wanted + 1);
   if (!g_seekable_seek (G_SEEKABLE (stream), from, G_SEEK_SET, cancellable, &error)
-      || !g_input_stream_read_all (G_INPUT_STREAM (stream), bytes, wanted, &length, cancellable, &error))
+      || !g_input_stream_read_all (G_INPUT_STREAM (stream), bytes, wanted, &length, cancellable,
+                                   &error))
     g_task_return_error (task, error);
   else
     g_task_return_pointer (task, tidy (g_steal_pointer (&bytes), length, from > 0), g_free);

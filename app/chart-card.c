@@ -30,8 +30,8 @@ struct _PlumbChartCard
   char *patterns[PLUMB_CHART_MAX_METRICS];
   const char *needs_key;
   gboolean stacked;
-  gboolean loaded; /* the run was, at the last rows */
-  guint n_known; /* metrics of the run when these were looked for */
+  gboolean loaded;    /* the run was, at the last rows */
+  guint n_known;      /* metrics of the run when these were looked for */
   GPtrArray *metrics; /* names of what is drawn now, the main one first */
 };
 
@@ -81,7 +81,7 @@ color_of (PlumbChartCard *self, guint i)
   return role_of (self, i) == PLUMB_PLOT_BAND ? 0 : color % PLUMB_PLOT_COLORS;
 }
 
-/* What tells the metrics of one chart apart: the part after the prefix that the main one has too. */
+/* What tells the metrics of one chart apart: what follows the prefix that they share. */
 static const char *
 short_name (PlumbChartCard *self, guint i)
 {
@@ -173,8 +173,8 @@ update_legend (PlumbChartCard *self)
         }
       gtk_style_context_lookup_color (context, name, &color);
       g_string_append_printf (markup, "%s<span foreground=\"#%02x%02x%02x\">■</span> %s",
-                              n > 0 ? "   " : "", (int) (color.red * 255), (int) (color.green * 255),
-                              (int) (color.blue * 255), label);
+                              n > 0 ? "   " : "", (int)(color.red * 255), (int)(color.green * 255),
+                              (int)(color.blue * 255), label);
       n++;
     }
   gtk_label_set_markup (self->legend, markup->str);

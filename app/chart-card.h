@@ -16,7 +16,8 @@ G_DECLARE_FINAL_TYPE (PlumbChartCard, plumb_chart_card, PLUMB, CHART_CARD, GtkBo
 /* A chart of the default list. */
 GtkWidget *plumb_chart_card_new (PlumbRun *run, PlumbChartView *view, const PlumbChart *chart);
 /* A chart of one metric. */
-GtkWidget *plumb_chart_card_new_for_metric (PlumbRun *run, PlumbChartView *view, const char *metric);
+GtkWidget *
+plumb_chart_card_new_for_metric (PlumbRun *run, PlumbChartView *view, const char *metric);
 
 /* TRUE while none of its metrics has a point. */
 gboolean plumb_chart_card_is_empty (PlumbChartCard *self);

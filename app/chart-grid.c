@@ -80,8 +80,8 @@ plumb_chart_grid_size_allocate (GtkWidget *widget, int width, int height, int ba
       if (!gtk_widget_should_layout (child))
         continue;
       gtk_widget_measure (child, GTK_ORIENTATION_HORIZONTAL, -1, &minimum, NULL, NULL, NULL);
-      gtk_widget_measure (child, GTK_ORIENTATION_VERTICAL, MAX (column, minimum), &minimum, NULL, NULL,
-                          NULL);
+      gtk_widget_measure (child, GTK_ORIENTATION_VERTICAL, MAX (column, minimum), &minimum, NULL,
+                          NULL, NULL);
       gtk_widget_size_allocate (child, &place, -1);
       i++;
     }

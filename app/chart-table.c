@@ -119,7 +119,7 @@ cell_text (PlumbChartTable *self, gsize index, int column)
                                         : g_strdup_printf ("%" G_GINT64_FORMAT, point->step);
   if (column == COLUMN_TIME)
     {
-      g_autoptr (GDateTime) date = g_date_time_new_from_unix_local ((gint64) point->time);
+      g_autoptr (GDateTime) date = g_date_time_new_from_unix_local ((gint64)point->time);
 
       return date != NULL ? g_date_time_format (date, "%F %T") : g_strdup ("–");
     }
@@ -227,7 +227,7 @@ plumb_chart_table_new (PlumbPlot *plot, const char *title)
   add_column (self, _ ("Step"), COLUMN_STEP);
   add_column (self, _ ("Time"), COLUMN_TIME);
   for (guint i = 0; i < spec->series->len; i++)
-    add_column (self, ((PlumbPlotSeries *) spec->series->pdata[i])->label, i);
+    add_column (self, ((PlumbPlotSeries *)spec->series->pdata[i])->label, i);
 
   model = g_object_new (PLUMB_TYPE_TABLE_MODEL, NULL);
   model->n = plumb_plot_get_curve (plot, 0)->n;

@@ -32,8 +32,8 @@ plumb_chart_view_class_init (PlumbChartViewClass *klass)
 {
   signals[VIEW_CHANGED] = g_signal_new ("view-changed", PLUMB_TYPE_CHART_VIEW, G_SIGNAL_RUN_LAST, 0,
                                         NULL, NULL, NULL, G_TYPE_NONE, 0);
-  signals[CURSOR_CHANGED] = g_signal_new ("cursor-changed", PLUMB_TYPE_CHART_VIEW, G_SIGNAL_RUN_LAST,
-                                          0, NULL, NULL, NULL, G_TYPE_NONE, 0);
+  signals[CURSOR_CHANGED] = g_signal_new ("cursor-changed", PLUMB_TYPE_CHART_VIEW,
+                                          G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL, G_TYPE_NONE, 0);
 }
 
 static void

@@ -18,7 +18,7 @@ PlumbChartView *plumb_chart_view_new (void);
 PlumbPlotX plumb_chart_view_get_x_axis (PlumbChartView *self);
 void plumb_chart_view_set_x_axis (PlumbChartView *self, PlumbPlotX x_axis);
 
-/* Weight of the past in the moving average: 0 (none) to 0.99; negative: each metric's own default. */
+/* Weight of the past in the moving average: 0 (none) to 0.99; below 0: each metric's own. */
 double plumb_chart_view_get_smoothing (PlumbChartView *self);
 void plumb_chart_view_set_smoothing (PlumbChartView *self, double smoothing);
 

@@ -12,9 +12,9 @@
 #include "app/settings.h"
 
 /* The order of the groups; others follow by name. */
-static const char *const prefixes[] = { "reward", "eval",   "length",     "kl",   "policy", "loss",
-                                        "critic", "rollout", "throughput", "time", "data",   "progress",
-                                        "memory", "hw" };
+static const char *const prefixes[]
+    = { "reward",  "eval",       "length", "kl",   "policy",   "loss",   "critic",
+        "rollout", "throughput", "time",   "data", "progress", "memory", "hw" };
 
 typedef struct
 {
@@ -77,7 +77,7 @@ add_group (PlumbChartsPage *self, const char *prefix)
   guint place = 0;
 
   while (place < self->groups->len
-         && goes_before (((Group *) self->groups->pdata[place])->prefix, prefix))
+         && goes_before (((Group *)self->groups->pdata[place])->prefix, prefix))
     place++;
 
   group->prefix = g_strdup (prefix);
@@ -90,7 +90,8 @@ add_group (PlumbChartsPage *self, const char *prefix)
   gtk_expander_set_child (GTK_EXPANDER (group->expander), GTK_WIDGET (group->charts));
   gtk_widget_set_margin_top (GTK_WIDGET (group->charts), 6);
   gtk_box_insert_child_after (self->groups_box, group->expander,
-                              place > 0 ? ((Group *) self->groups->pdata[place - 1])->expander : NULL);
+                              place > 0 ? ((Group *)self->groups->pdata[place - 1])->expander
+                                        : NULL);
   g_ptr_array_insert (self->groups, place, group);
   return group;
 }
@@ -156,8 +157,8 @@ update_groups (PlumbChartsPage *self)
   if (any)
     gtk_stack_set_visible_child_name (self->stack, "charts");
   else
-    gtk_stack_set_visible_child_name (self->stack, g_hash_table_size (self->cards) > 0 ? "no-match"
-                                                                                       : "empty");
+    gtk_stack_set_visible_child_name (self->stack,
+                                      g_hash_table_size (self->cards) > 0 ? "no-match" : "empty");
 }
 
 /* By name within the group. */
@@ -206,7 +207,7 @@ clear (PlumbChartsPage *self)
 {
   g_hash_table_remove_all (self->cards);
   for (guint i = 0; i < self->groups->len; i++)
-    gtk_box_remove (self->groups_box, ((Group *) self->groups->pdata[i])->expander);
+    gtk_box_remove (self->groups_box, ((Group *)self->groups->pdata[i])->expander);
   g_ptr_array_set_size (self->groups, 0);
 }
 

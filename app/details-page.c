@@ -73,12 +73,12 @@ format_event (PlumbEventItem *event)
   g_autoptr (GDateTime) date = NULL;
   g_autofree char *time = NULL;
 
-  date = g_date_time_new_from_unix_local ((gint64) plumb_event_item_get_time (event));
+  date = g_date_time_new_from_unix_local ((gint64)plumb_event_item_get_time (event));
   time = date != NULL ? g_date_time_format (date, "%F %T") : g_strdup ("–");
   if (plumb_event_item_get_step (event) == PLUMB_NO_STEP)
     return g_strdup_printf ("%s · %s", time, plumb_event_item_get_kind (event));
   return g_strdup_printf (_ ("%s · %s · step %d"), time, plumb_event_item_get_kind (event),
-                          (int) plumb_event_item_get_step (event));
+                          (int)plumb_event_item_get_step (event));
 }
 
 static void
@@ -103,8 +103,8 @@ bind_event_cb (GtkSignalListItemFactory *factory, GtkListItem *item)
 static int
 newest_first (gconstpointer a, gconstpointer b, gpointer user_data)
 {
-  double left = plumb_event_item_get_time ((PlumbEventItem *) a);
-  double right = plumb_event_item_get_time ((PlumbEventItem *) b);
+  double left = plumb_event_item_get_time ((PlumbEventItem *)a);
+  double right = plumb_event_item_get_time ((PlumbEventItem *)b);
 
   return left < right ? 1 : left > right ? -1 : 0;
 }
@@ -172,7 +172,8 @@ new_setting_row (PlumbSpec *spec, const PlumbField *field)
 static gboolean
 setting_passes (PlumbDetailsPage *self, const PlumbField *field)
 {
-  g_autofree char *folded = g_utf8_casefold (gtk_editable_get_text (GTK_EDITABLE (self->search)), -1);
+  g_autofree char *folded
+      = g_utf8_casefold (gtk_editable_get_text (GTK_EDITABLE (self->search)), -1);
   g_autofree char *label = g_utf8_casefold (_ (field->label), -1);
 
   return strstr (field->key, folded) != NULL || strstr (label, folded) != NULL;

@@ -26,7 +26,8 @@ find_from (const char *folder, const char *name)
 {
   g_autofree char *path = g_build_filename (folder, name, PROGRAM, NULL);
 
-  return g_file_test (path, G_FILE_TEST_IS_EXECUTABLE) ? g_canonicalize_filename (path, NULL) : NULL;
+  return g_file_test (path, G_FILE_TEST_IS_EXECUTABLE) ? g_canonicalize_filename (path, NULL)
+                                                       : NULL;
 }
 
 char *
@@ -89,7 +90,7 @@ communicate_cb (GObject *source, GAsyncResult *result, gpointer user_data)
                                                           : PLUMB_ERROR_FAILED;
   reply->json = parse_output (output);
   reply->complaint = g_strchomp (g_steal_pointer (&complaint));
-  g_task_return_pointer (task, reply, (GDestroyNotify) plumb_engine_reply_free);
+  g_task_return_pointer (task, reply, (GDestroyNotify)plumb_engine_reply_free);
 }
 
 void
@@ -116,8 +117,9 @@ plumb_engine_call_async (const char *const *arguments,
     g_ptr_array_add (command, g_strdup (arguments[i]));
   g_ptr_array_add (command, NULL);
 
-  process = g_subprocess_newv ((const char *const *) command->pdata,
-                               G_SUBPROCESS_FLAGS_STDOUT_PIPE | G_SUBPROCESS_FLAGS_STDERR_PIPE, &error);
+  process
+      = g_subprocess_newv ((const char *const *)command->pdata,
+                           G_SUBPROCESS_FLAGS_STDOUT_PIPE | G_SUBPROCESS_FLAGS_STDERR_PIPE, &error);
   if (process == NULL)
     {
       g_task_return_error (task, g_steal_pointer (&error));
@@ -174,11 +176,11 @@ plumb_engine_reply_problems (const PlumbEngineReply *self)
         continue;
       object = json_node_get_object (element);
       message = member_text (object, "message");
-      g_ptr_array_add (problems,
-                       plumb_problem_new (member_text (object, "key"), member_text (object, "value"),
-                                          member_text (object, "file"), member_line (object),
-                                          message != NULL ? message : "?",
-                                          member_text (object, "remedy")));
+      g_ptr_array_add (
+          problems,
+          plumb_problem_new (member_text (object, "key"), member_text (object, "value"),
+                             member_text (object, "file"), member_line (object),
+                             message != NULL ? message : "?", member_text (object, "remedy")));
     }
   return problems;
 }
@@ -194,5 +196,6 @@ plumb_engine_reply_summary (const PlumbEngineReply *self)
     message = self->complaint;
   if (message != NULL)
     return g_strdup (message);
-  return g_strdup_printf (_ ("The engine ended with exit code %d and said nothing."), self->exit_code);
+  return g_strdup_printf (_ ("The engine ended with exit code %d and said nothing."),
+                          self->exit_code);
 }

@@ -10,7 +10,7 @@ G_BEGIN_DECLS
 typedef struct
 {
   int exit_code;
-  JsonNode *json; /* what it printed on stdout; NULL: nothing or no JSON */
+  JsonNode *json;  /* what it printed on stdout; NULL: nothing or no JSON */
   char *complaint; /* what it printed on stderr, without the last line break */
 } PlumbEngineReply;
 

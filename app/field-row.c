@@ -67,9 +67,9 @@ show_problem (PlumbFieldRow *self, const char *message, const char *remedy)
     gtk_widget_add_css_class (GTK_WIDGET (self->title), "error");
   else
     gtk_widget_remove_css_class (GTK_WIDGET (self->title), "error");
-  gtk_accessible_update_state (GTK_ACCESSIBLE (self->editor), GTK_ACCESSIBLE_STATE_INVALID,
-                               text != NULL ? GTK_ACCESSIBLE_INVALID_TRUE : GTK_ACCESSIBLE_INVALID_FALSE,
-                               -1);
+  gtk_accessible_update_state (
+      GTK_ACCESSIBLE (self->editor), GTK_ACCESSIBLE_STATE_INVALID,
+      text != NULL ? GTK_ACCESSIBLE_INVALID_TRUE : GTK_ACCESSIBLE_INVALID_FALSE, -1);
 }
 
 static void
@@ -126,7 +126,7 @@ spin_cb (PlumbFieldRow *self)
   g_autofree char *text = NULL;
 
   text = g_strdup_printf ("%" G_GINT64_FORMAT,
-                          (gint64) gtk_spin_button_get_value (GTK_SPIN_BUTTON (self->editor)));
+                          (gint64)gtk_spin_button_get_value (GTK_SPIN_BUTTON (self->editor)));
   apply (self, g_strcmp0 (text, default_text (self)) == 0 ? NULL : text);
 }
 
@@ -207,7 +207,8 @@ new_combo (PlumbFieldRow *self)
   for (gsize i = 0; choices != NULL && choices[i] != NULL; i++)
     gtk_string_list_append (list, choices[i]);
   editor = gtk_drop_down_new (G_LIST_MODEL (list), NULL);
-  g_signal_connect_object (editor, "notify::selected", G_CALLBACK (combo_cb), self, G_CONNECT_SWAPPED);
+  g_signal_connect_object (editor, "notify::selected", G_CALLBACK (combo_cb), self,
+                           G_CONNECT_SWAPPED);
   return editor;
 }
 
@@ -216,7 +217,8 @@ new_spin (PlumbFieldRow *self)
 {
   GtkWidget *editor;
 
-  editor = gtk_spin_button_new_with_range (self->field->minimum, MIN (self->field->maximum, SPIN_LIMIT), 1);
+  editor = gtk_spin_button_new_with_range (self->field->minimum,
+                                           MIN (self->field->maximum, SPIN_LIMIT), 1);
   gtk_spin_button_set_numeric (GTK_SPIN_BUTTON (editor), TRUE);
   gtk_editable_set_width_chars (GTK_EDITABLE (editor), 7);
   g_signal_connect_object (editor, "value-changed", G_CALLBACK (spin_cb), self, G_CONNECT_SWAPPED);
@@ -297,11 +299,10 @@ choose_cb (PlumbFieldRow *self)
 {
   GtkFileChooserNative *dialog;
 
-  dialog = gtk_file_chooser_native_new (_ (self->field->label),
-                                        GTK_WINDOW (gtk_widget_get_root (GTK_WIDGET (self))),
-                                        is_folder (self) ? GTK_FILE_CHOOSER_ACTION_SELECT_FOLDER
-                                                         : GTK_FILE_CHOOSER_ACTION_OPEN,
-                                        NULL, NULL);
+  dialog = gtk_file_chooser_native_new (
+      _ (self->field->label), GTK_WINDOW (gtk_widget_get_root (GTK_WIDGET (self))),
+      is_folder (self) ? GTK_FILE_CHOOSER_ACTION_SELECT_FOLDER : GTK_FILE_CHOOSER_ACTION_OPEN, NULL,
+      NULL);
   gtk_file_chooser_set_select_multiple (GTK_FILE_CHOOSER (dialog),
                                         self->field->widget == PLUMB_WIDGET_FILES);
   gtk_native_dialog_set_modal (GTK_NATIVE_DIALOG (dialog), TRUE);
@@ -315,7 +316,8 @@ new_choose_button (PlumbFieldRow *self)
   GtkWidget *button = gtk_button_new_from_icon_name (is_folder (self) ? "folder-open-symbolic"
                                                                       : "document-open-symbolic");
 
-  gtk_widget_set_tooltip_text (button, is_folder (self) ? _ ("Choose a Folder") : _ ("Choose Files"));
+  gtk_widget_set_tooltip_text (button,
+                               is_folder (self) ? _ ("Choose a Folder") : _ ("Choose Files"));
   g_signal_connect_object (button, "clicked", G_CALLBACK (choose_cb), self, G_CONNECT_SWAPPED);
   return button;
 }
@@ -335,8 +337,8 @@ fits_spin (PlumbFieldRow *self)
   const PlumbField *field = self->field;
 
   return field->widget == PLUMB_WIDGET_SPIN && field->type == PLUMB_FIELD_INTEGER
-         && (field->flags & (PLUMB_FIELD_AUTO | PLUMB_FIELD_OFF)) == 0 && default_text (self) != NULL
-         && field->maximum <= SPIN_LIMIT;
+         && (field->flags & (PLUMB_FIELD_AUTO | PLUMB_FIELD_OFF)) == 0
+         && default_text (self) != NULL && field->maximum <= SPIN_LIMIT;
 }
 
 static void
@@ -363,7 +365,8 @@ make_editor (PlumbFieldRow *self)
   if (widget == PLUMB_WIDGET_TEXT || (GTK_IS_ENTRY (self->editor) && !is_number (self->field)))
     {
       gtk_box_append (self->below, self->editor);
-      if (widget == PLUMB_WIDGET_FILE || widget == PLUMB_WIDGET_FOLDER || widget == PLUMB_WIDGET_FILES)
+      if (widget == PLUMB_WIDGET_FILE || widget == PLUMB_WIDGET_FOLDER
+          || widget == PLUMB_WIDGET_FILES)
         gtk_box_append (self->below, new_choose_button (self));
       gtk_widget_show (GTK_WIDGET (self->below));
     }
@@ -384,8 +387,8 @@ describe (PlumbFieldRow *self)
   gtk_label_set_text (self->title, title);
   gtk_label_set_text (self->help, _ (field->help));
   gtk_widget_set_tooltip_text (GTK_WIDGET (self->title), field->key);
-  gtk_accessible_update_property (GTK_ACCESSIBLE (self->editor), GTK_ACCESSIBLE_PROPERTY_LABEL, title,
-                                  GTK_ACCESSIBLE_PROPERTY_DESCRIPTION, _ (field->help), -1);
+  gtk_accessible_update_property (GTK_ACCESSIBLE (self->editor), GTK_ACCESSIBLE_PROPERTY_LABEL,
+                                  title, GTK_ACCESSIBLE_PROPERTY_DESCRIPTION, _ (field->help), -1);
 }
 
 static void
@@ -405,8 +408,8 @@ plumb_field_row_class_init (PlumbFieldRowClass *klass)
   GtkWidgetClass *widget_class = GTK_WIDGET_CLASS (klass);
 
   G_OBJECT_CLASS (klass)->dispose = plumb_field_row_dispose;
-  signals[CHANGED] = g_signal_new ("changed", PLUMB_TYPE_FIELD_ROW, G_SIGNAL_RUN_LAST, 0, NULL, NULL,
-                                   NULL, G_TYPE_NONE, 0);
+  signals[CHANGED] = g_signal_new ("changed", PLUMB_TYPE_FIELD_ROW, G_SIGNAL_RUN_LAST, 0, NULL,
+                                   NULL, NULL, G_TYPE_NONE, 0);
   gtk_widget_class_set_template_from_resource (widget_class,
                                                "/org/plumbline/Plumbline/ui/field-row.ui");
   gtk_widget_class_bind_template_child (widget_class, PlumbFieldRow, title);

@@ -8,8 +8,8 @@
 G_BEGIN_DECLS
 
 /* One setting, made from its row of the table of fields: label, help, an editor for its type, a
- * button that takes it back to the default, and what is wrong with it. It writes into the spec as the
- * user types; "changed" is emitted after each change. */
+ * button that takes it back to the default, and what is wrong with it. It writes into the spec as
+ * the user types; "changed" is emitted after each change. */
 #define PLUMB_TYPE_FIELD_ROW (plumb_field_row_get_type ())
 G_DECLARE_FINAL_TYPE (PlumbFieldRow, plumb_field_row, PLUMB, FIELD_ROW, AdwPreferencesRow)
 

@@ -323,8 +323,8 @@ plumb_log_view_jump_to_error (PlumbLogView *self)
 
   buffer = gtk_text_view_get_buffer (self->text_view);
   gtk_text_buffer_get_start_iter (buffer, &start);
-  if (!gtk_text_iter_forward_search (&start, "error", GTK_TEXT_SEARCH_CASE_INSENSITIVE, &found, NULL,
-                                     NULL))
+  if (!gtk_text_iter_forward_search (&start, "error", GTK_TEXT_SEARCH_CASE_INSENSITIVE, &found,
+                                     NULL, NULL))
     return FALSE;
   self->follow = FALSE;
   gtk_text_iter_set_line_offset (&found, 0);

@@ -106,7 +106,7 @@ save_async (PlumbNewRunPage *self,
   path_and_text[0] = g_strdup (path);
   path_and_text[1] = plumb_spec_to_text (plumb_spec_form_get_spec (self->form));
   g_task_set_source_tag (task, save_async);
-  g_task_set_task_data (task, path_and_text, (GDestroyNotify) g_strfreev);
+  g_task_set_task_data (task, path_and_text, (GDestroyNotify)g_strfreev);
   g_task_run_in_thread (task, save_thread);
 }
 
@@ -248,7 +248,8 @@ static gboolean
 check_timeout_cb (gpointer user_data)
 {
   PlumbNewRunPage *self = user_data;
-  g_autofree char *path = g_build_filename (g_get_user_runtime_dir (), "plumbline-check.spec", NULL);
+  g_autofree char *path
+      = g_build_filename (g_get_user_runtime_dir (), "plumbline-check.spec", NULL);
 
   self->check_timeout = 0;
   self->checking = g_cancellable_new ();
@@ -390,7 +391,8 @@ saved_to_copy_cb (GObject *source, GAsyncResult *result, gpointer user_data)
       gtk_widget_activate_action (GTK_WIDGET (self), "win.show-message", "s", error->message);
       return;
     }
-  gdk_clipboard_set_text (gtk_widget_get_clipboard (GTK_WIDGET (self)), gtk_label_get_text (self->command));
+  gdk_clipboard_set_text (gtk_widget_get_clipboard (GTK_WIDGET (self)),
+                          gtk_label_get_text (self->command));
   gtk_widget_activate_action (GTK_WIDGET (self), "win.show-message", "s", _ ("Command copied"));
 }
 
@@ -410,7 +412,7 @@ fill_presets (PlumbNewRunPage *self, guint selected)
   g_autoptr (GtkStringList) list = gtk_string_list_new (NULL);
 
   for (guint i = 0; i < self->presets->len; i++)
-    gtk_string_list_append (list, ((PlumbPreset *) self->presets->pdata[i])->title);
+    gtk_string_list_append (list, ((PlumbPreset *)self->presets->pdata[i])->title);
   if (self->other != NULL)
     gtk_string_list_append (list, self->other);
   self->filling = TRUE;
@@ -485,7 +487,10 @@ plumb_new_run_page_load_preset (PlumbNewRunPage *self, const char *name)
 }
 
 gboolean
-plumb_new_run_page_load_file (PlumbNewRunPage *self, const char *path, const char *title, GError **error)
+plumb_new_run_page_load_file (PlumbNewRunPage *self,
+                              const char *path,
+                              const char *title,
+                              GError **error)
 {
   g_autoptr (PlumbSpec) spec = plumb_spec_new ();
   g_autoptr (GPtrArray) problems = plumb_problems_new ();
@@ -596,7 +601,8 @@ static void
 bind_template (GtkWidgetClass *klass)
 {
   g_type_ensure (PLUMB_TYPE_SPEC_FORM);
-  gtk_widget_class_set_template_from_resource (klass, "/org/plumbline/Plumbline/ui/new-run-page.ui");
+  gtk_widget_class_set_template_from_resource (klass,
+                                               "/org/plumbline/Plumbline/ui/new-run-page.ui");
   gtk_widget_class_bind_template_child (klass, PlumbNewRunPage, header);
   gtk_widget_class_bind_template_child (klass, PlumbNewRunPage, back);
   gtk_widget_class_bind_template_child (klass, PlumbNewRunPage, start);
@@ -623,12 +629,13 @@ plumb_new_run_page_class_init (PlumbNewRunPageClass *klass)
   object_class->set_property = plumb_new_run_page_set_property;
   object_class->dispose = plumb_new_run_page_dispose;
   object_class->finalize = plumb_new_run_page_finalize;
-  properties[PROP_FOLDED] = g_param_spec_boolean ("folded", NULL, NULL, FALSE, G_PARAM_READWRITE | flags);
-  properties[PROP_CAN_START] = g_param_spec_boolean ("can-start", NULL, NULL, TRUE,
-                                                     G_PARAM_READABLE | flags);
+  properties[PROP_FOLDED]
+      = g_param_spec_boolean ("folded", NULL, NULL, FALSE, G_PARAM_READWRITE | flags);
+  properties[PROP_CAN_START]
+      = g_param_spec_boolean ("can-start", NULL, NULL, TRUE, G_PARAM_READABLE | flags);
   g_object_class_install_properties (object_class, N_PROPS, properties);
-  signals[STARTED] = g_signal_new ("started", PLUMB_TYPE_NEW_RUN_PAGE, G_SIGNAL_RUN_LAST, 0, NULL, NULL,
-                                   NULL, G_TYPE_NONE, 1, G_TYPE_STRING);
+  signals[STARTED] = g_signal_new ("started", PLUMB_TYPE_NEW_RUN_PAGE, G_SIGNAL_RUN_LAST, 0, NULL,
+                                   NULL, NULL, G_TYPE_NONE, 1, G_TYPE_STRING);
   bind_template (GTK_WIDGET_CLASS (klass));
 }
 
@@ -638,9 +645,10 @@ plumb_new_run_page_init (PlumbNewRunPage *self)
   gtk_widget_init_template (GTK_WIDGET (self));
   self->presets = plumb_presets_list ();
   set_preset_factory (self);
-  g_signal_connect_object (self->form, "changed", G_CALLBACK (form_changed_cb), self, G_CONNECT_SWAPPED);
+  g_signal_connect_object (self->form, "changed", G_CALLBACK (form_changed_cb), self,
+                           G_CONNECT_SWAPPED);
   if (self->presets->len > 0)
-    plumb_new_run_page_load_preset (self, ((PlumbPreset *) self->presets->pdata[0])->name);
+    plumb_new_run_page_load_preset (self, ((PlumbPreset *)self->presets->pdata[0])->name);
   else
     {
       g_autoptr (PlumbSpec) spec = plumb_spec_new ();

@@ -14,7 +14,7 @@ G_DECLARE_FINAL_TYPE (PlumbNewRunPage, plumb_new_run_page, PLUMB, NEW_RUN_PAGE, 
 
 /* Starts from a preset. FALSE: there is no such preset. */
 gboolean plumb_new_run_page_load_preset (PlumbNewRunPage *self, const char *name);
-/* Starts from a spec file, shown under this title. What is wrong with the file stands at the rows. */
+/* Starts from a spec file, shown under this title; what is wrong with it stands at the rows. */
 gboolean plumb_new_run_page_load_file (PlumbNewRunPage *self,
                                        const char *path,
                                        const char *title,

@@ -50,7 +50,8 @@ fill_charts (PlumbOverview *self)
   self->algorithm = plumb_run_get_algorithm (self->run);
   charts = plumb_charts (self->algorithm, &n);
   for (gsize i = 0; i < n; i++)
-    plumb_chart_grid_append (self->charts, plumb_chart_card_new (self->run, self->view, &charts[i]));
+    plumb_chart_grid_append (self->charts,
+                             plumb_chart_card_new (self->run, self->view, &charts[i]));
 }
 
 /* Spread over the step's prompts, so that not all are answers to the first. */
@@ -66,11 +67,11 @@ show_samples (PlumbOverview *self, const PlumbStepSamples *found)
       gtk_widget_set_visible (self->briefs[i], i < n);
       if (i < n)
         plumb_sample_brief_set_sample (PLUMB_SAMPLE_BRIEF (self->briefs[i]),
-                                       found->samples->pdata[(gsize) i * found->samples->len / n]);
+                                       found->samples->pdata[(gsize)i * found->samples->len / n]);
     }
   self->shown_step = n > 0 ? found->step : PLUMB_NO_STEP;
   if (n > 0)
-    title = g_strdup_printf (_ ("Completions of Step %d"), (int) found->step);
+    title = g_strdup_printf (_ ("Completions of Step %d"), (int)found->step);
   gtk_label_set_text (self->samples_title, title != NULL ? title : _ ("Completions"));
 }
 
@@ -127,8 +128,8 @@ apply_width_cb (gpointer user_data)
   if (self->panes != NULL)
     {
       gtk_orientable_set_orientation (GTK_ORIENTABLE (self->panes), self->wide
-                                                                       ? GTK_ORIENTATION_HORIZONTAL
-                                                                       : GTK_ORIENTATION_VERTICAL);
+                                                                        ? GTK_ORIENTATION_HORIZONTAL
+                                                                        : GTK_ORIENTATION_VERTICAL);
       gtk_widget_set_size_request (self->side, self->wide ? 300 : -1, -1);
     }
   return G_SOURCE_REMOVE;

@@ -30,7 +30,8 @@ named_color (PlumbPlotArea *self, const char *name, const char *fallback)
 }
 
 static void
-append_round (GtkSnapshot *snapshot, const GdkRGBA *color, float x, float y, float w, float h, float radius)
+append_round (
+    GtkSnapshot *snapshot, const GdkRGBA *color, float x, float y, float w, float h, float radius)
 {
   GskRoundedRect shape;
 
@@ -43,7 +44,7 @@ append_round (GtkSnapshot *snapshot, const GdkRGBA *color, float x, float y, flo
 static char *
 format_clock (double time)
 {
-  g_autoptr (GDateTime) date = g_date_time_new_from_unix_local ((gint64) time);
+  g_autoptr (GDateTime) date = g_date_time_new_from_unix_local ((gint64)time);
 
   return date != NULL ? g_date_time_format (date, "%X") : g_strdup ("–");
 }
@@ -56,7 +57,7 @@ format_headline (PlumbPlotArea *self, const PlumbPlotReading *reading)
   g_autofree char *clock = format_clock (reading->point.time);
 
   if (reading->point.attempt > 1)
-    return g_strdup_printf (_ ("%s · %s · attempt %d"), x, clock, (int) reading->point.attempt);
+    return g_strdup_printf (_ ("%s · %s · attempt %d"), x, clock, (int)reading->point.attempt);
   return g_strdup_printf ("%s · %s", x, clock);
 }
 
@@ -118,8 +119,8 @@ append_readout (PlumbPlotArea *self, GtkSnapshot *snapshot, GArray *readings, do
   x = CLAMP (x, 0, MAX (0, gtk_widget_get_width (GTK_WIDGET (self)) - width));
   gtk_style_context_get_color (gtk_widget_get_style_context (GTK_WIDGET (self)), &text);
   background.alpha = 0.95;
-  append_round (snapshot, &(GdkRGBA){ text.red, text.green, text.blue, 0.2 }, x - 1, y - 1, width + 2,
-                line + height + 2 * PADDING + 6, 7);
+  append_round (snapshot, &(GdkRGBA){ text.red, text.green, text.blue, 0.2 }, x - 1, y - 1,
+                width + 2, line + height + 2 * PADDING + 6, 7);
   append_round (snapshot, &background, x, y, width, line + height + 2 * PADDING + 4, 6);
 
   gtk_snapshot_save (snapshot);
@@ -130,7 +131,7 @@ append_readout (PlumbPlotArea *self, GtkSnapshot *snapshot, GArray *readings, do
     {
       const PlumbPlotReading *reading = &g_array_index (readings, PlumbPlotReading, i);
       GdkRGBA color = to_rgba (&plumb_plot_get_spec (self->plot)->style.palette[reading->color]);
-      double step = (double) height / readings->len;
+      double step = (double)height / readings->len;
 
       if (reading->role == PLUMB_PLOT_BAND)
         color.alpha *= 0.4;
@@ -217,7 +218,8 @@ plumb_plot_area_snapshot_overlay (PlumbPlotArea *self, GtkSnapshot *snapshot)
     return;
   color = to_rgba (&plumb_plot_get_spec (self->plot)->style.text);
   color.alpha = 0.5;
-  gtk_snapshot_append_color (snapshot, &color, &GRAPHENE_RECT_INIT (floor (at), area->y, 1, area->height));
+  gtk_snapshot_append_color (snapshot, &color,
+                             &GRAPHENE_RECT_INIT (floor (at), area->y, 1, area->height));
 
   readings = plumb_plot_read (self->plot, x);
   if (readings->len == 0)
@@ -255,7 +257,7 @@ static char *
 describe_curve (PlumbPlotArea *self)
 {
   const PlumbCurve *curve = plumb_plot_get_curve (self->plot, 0);
-  const char *unit = ((PlumbPlotSeries *) plumb_plot_get_spec (self->plot)->series->pdata[0])->unit;
+  const char *unit = ((PlumbPlotSeries *)plumb_plot_get_spec (self->plot)->series->pdata[0])->unit;
   g_autofree char *at = NULL, *last = NULL, *least = NULL, *most = NULL;
   double min = INFINITY, max = -INFINITY;
 

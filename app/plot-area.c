@@ -59,7 +59,8 @@ can_be_seen (PlumbPlotArea *self)
     return FALSE;
   if (viewport == NULL || !gtk_widget_compute_bounds (widget, viewport, &bounds))
     return TRUE;
-  graphene_rect_init (&window, 0, 0, gtk_widget_get_width (viewport), gtk_widget_get_height (viewport));
+  graphene_rect_init (&window, 0, 0, gtk_widget_get_width (viewport),
+                      gtk_widget_get_height (viewport));
   return graphene_rect_intersection (&bounds, &window, NULL);
 }
 
@@ -137,8 +138,8 @@ make_spec (PlumbPlotArea *self)
   return spec;
 }
 
-/* The node wraps one finished picture: both renderers keep it cheaply, and moving the crosshair over
- * it costs next to nothing. */
+/* The node wraps one finished picture: both renderers keep it cheaply, and moving the crosshair
+ * over it costs next to nothing. */
 static void
 take_raster (PlumbPlotArea *self, PlumbRaster *raster)
 {
@@ -286,7 +287,8 @@ zoom_to (PlumbPlotArea *self, double x_min, double x_max)
     }
   if (x_max - x_min < 1e-3 * MAX (1, fabs (x_max)) && x_max - x_min < 1)
     return;
-  plumb_chart_view_set_range (self->view, x_min <= first ? NAN : x_min, x_max >= last ? NAN : x_max);
+  plumb_chart_view_set_range (self->view, x_min <= first ? NAN : x_min,
+                              x_max >= last ? NAN : x_max);
 }
 
 static void
@@ -488,17 +490,22 @@ add_keys (GtkWidgetClass *klass)
     GdkModifierType modifiers;
     int by;
   } moves[] = {
-    { GDK_KEY_Left, 0, -1 },          { GDK_KEY_Right, 0, 1 },
-    { GDK_KEY_Left, GDK_CONTROL_MASK, -10 }, { GDK_KEY_Right, GDK_CONTROL_MASK, 10 },
-    { GDK_KEY_Home, 0, G_MININT / 2 }, { GDK_KEY_End, 0, G_MAXINT / 2 },
+    { GDK_KEY_Left, 0, -1 },
+    { GDK_KEY_Right, 0, 1 },
+    { GDK_KEY_Left, GDK_CONTROL_MASK, -10 },
+    { GDK_KEY_Right, GDK_CONTROL_MASK, 10 },
+    { GDK_KEY_Home, 0, G_MININT / 2 },
+    { GDK_KEY_End, 0, G_MAXINT / 2 },
   };
   static const struct
   {
     guint key;
     double factor;
   } zooms[] = {
-    { GDK_KEY_plus, 2 },   { GDK_KEY_KP_Add, 2 }, { GDK_KEY_minus, 0.5 }, { GDK_KEY_KP_Subtract, 0.5 },
-    { GDK_KEY_0, 0 },      { GDK_KEY_KP_0, 0 },   { GDK_KEY_f, 0 },
+    { GDK_KEY_plus, 2 },    { GDK_KEY_KP_Add, 2 },
+    { GDK_KEY_minus, 0.5 }, { GDK_KEY_KP_Subtract, 0.5 },
+    { GDK_KEY_0, 0 },       { GDK_KEY_KP_0, 0 },
+    { GDK_KEY_f, 0 },
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (moves); i++)
@@ -520,8 +527,8 @@ plumb_plot_area_class_init (PlumbPlotAreaClass *klass)
   widget_class->unmap = plumb_plot_area_unmap;
   widget_class->css_changed = plumb_plot_area_css_changed;
   widget_class->snapshot = plumb_plot_area_snapshot;
-  signals[DRAWN] = g_signal_new ("drawn", PLUMB_TYPE_PLOT_AREA, G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL,
-                                 G_TYPE_NONE, 0);
+  signals[DRAWN] = g_signal_new ("drawn", PLUMB_TYPE_PLOT_AREA, G_SIGNAL_RUN_LAST, 0, NULL, NULL,
+                                 NULL, G_TYPE_NONE, 0);
   gtk_widget_class_set_css_name (widget_class, "plotarea");
   gtk_widget_class_set_accessible_role (widget_class, GTK_ACCESSIBLE_ROLE_IMG);
   add_keys (widget_class);
@@ -531,7 +538,8 @@ static void
 add_controllers (PlumbPlotArea *self)
 {
   GtkEventController *motion = gtk_event_controller_motion_new ();
-  GtkEventController *scroll = gtk_event_controller_scroll_new (GTK_EVENT_CONTROLLER_SCROLL_VERTICAL);
+  GtkEventController *scroll
+      = gtk_event_controller_scroll_new (GTK_EVENT_CONTROLLER_SCROLL_VERTICAL);
   GtkGesture *drag = gtk_gesture_drag_new ();
   GtkGesture *click = gtk_gesture_click_new ();
 
@@ -571,7 +579,8 @@ plumb_plot_area_new (PlumbChartView *view, PlumbPlotSpecFunc func, gpointer user
   self->view = g_object_ref (view);
   self->func = func;
   self->user_data = user_data;
-  g_signal_connect_object (view, "view-changed", G_CALLBACK (plumb_plot_area_update_now), self, G_CONNECT_SWAPPED);
+  g_signal_connect_object (view, "view-changed", G_CALLBACK (plumb_plot_area_update_now), self,
+                           G_CONNECT_SWAPPED);
   g_signal_connect_object (view, "cursor-changed", G_CALLBACK (cursor_changed_cb), self,
                            G_CONNECT_SWAPPED);
   return GTK_WIDGET (self);

@@ -11,8 +11,8 @@
 
 #define EVENT_GAP 8 /* px between two marks */
 
-/* Lines are strokes while there are fewer points than pixel columns; from there on one rectangle for
- * each column, from its least to its greatest value, looks the same and costs a fraction. */
+/* Lines are strokes while there are fewer points than pixel columns; from there on one rectangle
+ * for each column, from its least to its greatest value, looks the same and costs a fraction. */
 
 static void
 set_color (cairo_t *cr, const PlumbColor *color, double alpha)
@@ -23,7 +23,7 @@ set_color (cairo_t *cr, const PlumbColor *color, double alpha)
 static gsize
 count_columns (PlumbPlot *self)
 {
-  return MAX (1, (gsize) (self->area.width * self->spec->scale));
+  return MAX (1, (gsize)(self->area.width * self->spec->scale));
 }
 
 /* The visible points and one more on either side, so that lines run out of the area. */
@@ -45,7 +45,8 @@ is_drawable (PlumbPlot *self, double y)
 }
 
 static void
-draw_polyline (PlumbPlot *self, cairo_t *cr, const double *x, const double *y, gsize n, double width)
+draw_polyline (
+    PlumbPlot *self, cairo_t *cr, const double *x, const double *y, gsize n, double width)
 {
   gboolean down = FALSE;
 
@@ -76,7 +77,8 @@ draw_polyline (PlumbPlot *self, cairo_t *cr, const double *x, const double *y, g
 
 /* A column reaches to the end of the one before it, so that the line has no holes. */
 static void
-add_column (PlumbPlot *self, cairo_t *cr, const PlumbColumn *column, guint i, double *last, double width)
+add_column (
+    PlumbPlot *self, cairo_t *cr, const PlumbColumn *column, guint i, double *last, double width)
 {
   double low = column->min, high = column->max, top, bottom;
 
@@ -90,7 +92,7 @@ add_column (PlumbPlot *self, cairo_t *cr, const PlumbColumn *column, guint i, do
     low = MAX (low, self->y.min);
   top = plumb_scale_to_pixel (&self->y, high) - width / 2;
   bottom = plumb_scale_to_pixel (&self->y, low) + width / 2;
-  cairo_rectangle (cr, self->area.x + i / (double) self->spec->scale, top, 1.0 / self->spec->scale,
+  cairo_rectangle (cr, self->area.x + i / (double)self->spec->scale, top, 1.0 / self->spec->scale,
                    bottom - top);
 }
 
@@ -208,7 +210,8 @@ draw_band (PlumbPlot *self, cairo_t *cr, guint i)
       for (gsize k = begin; k < end; k++)
         cairo_line_to (cr, plumb_scale_to_pixel (&self->x, x[k]), band_pixel (self, high[k]));
       for (gsize k = end; k > begin; k--)
-        cairo_line_to (cr, plumb_scale_to_pixel (&self->x, x[k - 1]), band_pixel (self, low[k - 1]));
+        cairo_line_to (cr, plumb_scale_to_pixel (&self->x, x[k - 1]),
+                       band_pixel (self, low[k - 1]));
     }
   else
     {
@@ -234,7 +237,8 @@ draw_band (PlumbPlot *self, cairo_t *cr, guint i)
 static void
 draw_stack (PlumbPlot *self, cairo_t *cr)
 {
-  g_autoptr (PlumbStack) stack = plumb_stack_new (self, self->x.min, self->x.max, count_columns (self));
+  g_autoptr (PlumbStack) stack
+      = plumb_stack_new (self, self->x.min, self->x.max, count_columns (self));
 
   for (guint k = 0; k < stack->n_areas; k++)
     {
@@ -254,7 +258,12 @@ draw_stack (PlumbPlot *self, cairo_t *cr)
 }
 
 static void
-draw_text (PlumbPlot *self, cairo_t *cr, PangoLayout *layout, const char *text, double x, double y,
+draw_text (PlumbPlot *self,
+           cairo_t *cr,
+           PangoLayout *layout,
+           const char *text,
+           double x,
+           double y,
            double align)
 {
   int width;
@@ -270,9 +279,8 @@ draw_text (PlumbPlot *self, cairo_t *cr, PangoLayout *layout, const char *text, 
 static void
 draw_y_axis (PlumbPlot *self, cairo_t *cr, PangoLayout *layout)
 {
-  const char *unit = self->spec->series->len > 0
-                         ? ((PlumbPlotSeries *) self->spec->series->pdata[0])->unit
-                         : "";
+  const char *unit
+      = self->spec->series->len > 0 ? ((PlumbPlotSeries *)self->spec->series->pdata[0])->unit : "";
 
   cairo_set_line_width (cr, 1);
   for (guint i = 0; i < self->y_ticks.n; i++)

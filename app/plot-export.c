@@ -91,7 +91,7 @@ plumb_plot_to_csv (PlumbPlot *self)
   g_return_val_if_fail (self != NULL, NULL);
 
   for (guint i = 0; i < self->spec->series->len; i++)
-    g_string_append_printf (text, ",%s", ((PlumbPlotSeries *) self->spec->series->pdata[i])->label);
+    g_string_append_printf (text, ",%s", ((PlumbPlotSeries *)self->spec->series->pdata[i])->label);
   g_string_append_c (text, '\n');
   if (self->curves->len == 0)
     return g_string_free (text, FALSE);

@@ -19,7 +19,7 @@ significant (double value, int digits)
   if (!isfinite (value))
     return g_strdup (isnan (value) ? "NaN" : value > 0 ? "∞" : "−∞");
 
-  exponent = (int) floor (log10 (fabs (value)));
+  exponent = (int)floor (log10 (fabs (value)));
   if (exponent < -4 || exponent > 9)
     return g_strdup_printf ("%.*g", digits, value);
   return g_strdup_printf ("%.*f", MAX (0, digits - 1 - exponent), value);
@@ -76,19 +76,19 @@ plumb_format_duration (double seconds)
   if (seconds < 10)
     return g_strdup_printf (_ ("%.3g s"), seconds);
 
-  whole = (guint64) (seconds + 0.5);
+  whole = (guint64)(seconds + 0.5);
   if (whole < 60)
-    return g_strdup_printf (_ ("%d s"), (int) whole);
+    return g_strdup_printf (_ ("%d s"), (int)whole);
   if (whole < 3600 && whole % 60 == 0)
-    return g_strdup_printf (_ ("%d min"), (int) (whole / 60));
+    return g_strdup_printf (_ ("%d min"), (int)(whole / 60));
   if (whole < 3600)
-    return g_strdup_printf (_ ("%d min %d s"), (int) (whole / 60), (int) (whole % 60));
+    return g_strdup_printf (_ ("%d min %d s"), (int)(whole / 60), (int)(whole % 60));
   if (whole < 86400 && whole / 60 % 60 == 0)
-    return g_strdup_printf (_ ("%d h"), (int) (whole / 3600));
+    return g_strdup_printf (_ ("%d h"), (int)(whole / 3600));
   if (whole < 86400)
-    return g_strdup_printf (_ ("%d h %d min"), (int) (whole / 3600), (int) (whole / 60 % 60));
-  return g_strdup_printf (_ ("%d d %d h"), (int) MIN (whole / 86400, 99999),
-                          (int) (whole / 3600 % 24));
+    return g_strdup_printf (_ ("%d h %d min"), (int)(whole / 3600), (int)(whole / 60 % 60));
+  return g_strdup_printf (_ ("%d d %d h"), (int)MIN (whole / 86400, 99999),
+                          (int)(whole / 3600 % 24));
 }
 
 char *
@@ -134,7 +134,7 @@ plumb_format_exact (double value)
 static char *
 decimals (double value, double step)
 {
-  int digits = step > 0 ? MAX (0, (int) -floor (log10 (step) + 1e-9)) : 0;
+  int digits = step > 0 ? MAX (0, (int)-floor (log10 (step) + 1e-9)) : 0;
 
   if (digits > 6 || fabs (value) >= 1e12)
     return value == 0 ? g_strdup ("0") : g_strdup_printf ("%.3g", value);
@@ -171,18 +171,18 @@ plumb_format_tick (double value, double step, const char *unit)
 char *
 plumb_format_duration_tick (double seconds, double step)
 {
-  guint64 whole = seconds > 0 ? (guint64) (seconds + 0.5) : 0;
+  guint64 whole = seconds > 0 ? (guint64)(seconds + 0.5) : 0;
 
   if (seconds == 0)
     return g_strdup ("0");
   if (step >= 86400)
-    return g_strdup_printf (_ ("%d d"), (int) (whole / 86400));
+    return g_strdup_printf (_ ("%d d"), (int)(whole / 86400));
   if (whole >= 3600 || step >= 3600)
-    return g_strdup_printf (_ ("%d:%02d h"), (int) (whole / 3600), (int) (whole / 60 % 60));
+    return g_strdup_printf (_ ("%d:%02d h"), (int)(whole / 3600), (int)(whole / 60 % 60));
   if (step >= 60)
-    return g_strdup_printf (_ ("%d min"), (int) (whole / 60));
+    return g_strdup_printf (_ ("%d min"), (int)(whole / 60));
   if (step >= 1)
-    return whole >= 60 ? g_strdup_printf ("%d:%02d", (int) (whole / 60), (int) (whole % 60))
-                       : g_strdup_printf (_ ("%d s"), (int) whole);
+    return whole >= 60 ? g_strdup_printf ("%d:%02d", (int)(whole / 60), (int)(whole % 60))
+                       : g_strdup_printf (_ ("%d s"), (int)whole);
   return g_strdup_printf (_ ("%.3g s"), seconds);
 }

@@ -8,7 +8,7 @@ G_BEGIN_DECLS
 /* Numbers as the window shows them, in the user's locale. Units are those of the metric table:
  * "share", "tokens/s", "tokens", "s", "bytes", "nats" or "". All return new strings. */
 
-/* Four significant digits and the unit: "0.6154", "34.2 %", "12.1k tok/s", "1.5 GiB", "2 min 10 s". */
+/* Four digits and the unit: "0.6154", "34.2 %", "12.1k tok/s", "1.50 GiB", "2 min 10 s". */
 char *plumb_format_value (double value, const char *unit);
 
 /* The shortest digits that read back as the same number, without a unit. */

@@ -21,8 +21,8 @@ plumb_raster_draw (PlumbPlotSpec *spec)
   int scale = MAX (1, spec->scale);
   cairo_t *cr;
 
-  raster->surface = cairo_image_surface_create (CAIRO_FORMAT_ARGB32, spec->width * scale,
-                                                spec->height * scale);
+  raster->surface
+      = cairo_image_surface_create (CAIRO_FORMAT_ARGB32, spec->width * scale, spec->height * scale);
   cairo_surface_set_device_scale (raster->surface, scale, scale);
   raster->plot = plumb_plot_new (spec);
   cr = cairo_create (raster->surface);
@@ -39,8 +39,9 @@ work (gpointer data, gpointer user_data)
 
   if (g_task_return_error_if_cancelled (task))
     return;
-  g_task_return_pointer (task, plumb_raster_draw (g_steal_pointer ((PlumbPlotSpec **) g_task_get_task_data (task))),
-                         (GDestroyNotify) plumb_raster_free);
+  g_task_return_pointer (
+      task, plumb_raster_draw (g_steal_pointer ((PlumbPlotSpec **)g_task_get_task_data (task))),
+      (GDestroyNotify)plumb_raster_free);
 }
 
 /* The task's data is a box around the spec, since the plot takes the spec out of it. */

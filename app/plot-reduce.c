@@ -71,7 +71,7 @@ plumb_reduce_m4 (const double *x,
   memset (columns, 0, n_columns * sizeof *columns);
   for (gsize i = plumb_lower_bound (x, n, x_min); i < end; i++)
     {
-      guint column = MIN ((guint) ((x[i] - x_min) * per_unit), n_columns - 1);
+      guint column = MIN ((guint)((x[i] - x_min) * per_unit), n_columns - 1);
 
       if (isfinite (y[i]))
         column_add (&columns[column], y[i]);

@@ -135,8 +135,8 @@ plumb_ticks_log (PlumbTicks *ticks, double min, double max, guint wanted)
 void
 plumb_ticks_time (PlumbTicks *ticks, double min, double max, guint wanted)
 {
-  static const double steps[] = { 1,    2,    5,    10,    15,    30,    60,    120,   300,
-                                  600,  900,  1800, 3600,  7200,  10800, 21600, 43200, 86400 };
+  static const double steps[] = { 1,   2,   5,    10,   15,   30,    60,    120,   300,
+                                  600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400 };
   double raw;
 
   ticks->n = 0;

@@ -28,7 +28,7 @@ typedef struct
 double plumb_scale_to_pixel (const PlumbScale *self, double value);
 double plumb_scale_to_value (const PlumbScale *self, double pixel);
 
-/* Room around the values: 5 % on both sides; a range without extent becomes one around its value. */
+/* Room around the values: 5 % on both sides; a single value gets a range around it. */
 void plumb_scale_pad (double *min, double *max, gboolean log);
 
 /* Ticks inside [min, max] at multiples of 1, 2 or 5 times a power of ten, at most `wanted` of them
@@ -37,7 +37,7 @@ void plumb_scale_pad (double *min, double *max, gboolean log);
 void plumb_ticks_linear (PlumbTicks *ticks, double min, double max, guint wanted, gboolean integer);
 void plumb_ticks_log (PlumbTicks *ticks, double min, double max, guint wanted);
 
-/* Ticks of a time axis in seconds: 1, 2, 5, 10, 15, 30 of a second, a minute, an hour, then days. */
+/* Ticks of a time axis: 1, 2, 5, 10, 15, 30 seconds or minutes, then hours, then days. */
 void plumb_ticks_time (PlumbTicks *ticks, double min, double max, guint wanted);
 
 G_END_DECLS

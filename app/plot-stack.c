@@ -47,14 +47,14 @@ fill_columns (PlumbStack *self, PlumbPlot *plot, double x_min, double x_max, gui
 
   self->n = n_columns;
   self->x = g_new (double, n_columns);
-  self->top = g_new0 (double, (gsize) n_columns * self->n_areas);
+  self->top = g_new0 (double, (gsize)n_columns * self->n_areas);
   for (guint i = 0; i < n_columns; i++)
     self->x[i] = x_min + (i + 0.5) * (x_max - x_min) / n_columns;
 
   for (guint k = 0; k < self->n_areas; k++)
     {
       const PlumbCurve *curve = plot->curves->pdata[self->series[k]];
-      double *top = self->top + (gsize) k * n_columns;
+      double *top = self->top + (gsize)k * n_columns;
       double value = 0;
 
       plumb_reduce_m4 (curve->x, curve->smoothed, curve->n, x_min, x_max, columns, n_columns);
@@ -62,7 +62,7 @@ fill_columns (PlumbStack *self, PlumbPlot *plot, double x_min, double x_max, gui
         {
           if (columns[i].n > 0)
             value = MAX (0, columns[i].sum / columns[i].n);
-          top[i] = value + (k > 0 ? top[(gssize) i - n_columns] : 0);
+          top[i] = value + (k > 0 ? top[(gssize)i - n_columns] : 0);
         }
     }
 }

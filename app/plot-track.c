@@ -62,7 +62,8 @@ plumb_track_add_points (PlumbTrack *self, const PlumbPoint *points, gsize n)
 
   g_mutex_lock (&self->lock);
   plumb_series_add_points (self->series, points, n);
-  plumb_series_current (self->series, &n_current); /* sorts them in now, rather than all at once later */
+  plumb_series_current (self->series,
+                        &n_current); /* sorts them in now, rather than all at once later */
   g_mutex_unlock (&self->lock);
 }
 
@@ -90,7 +91,7 @@ plumb_track_copy_current (PlumbTrack *self, gsize *n)
   g_return_val_if_fail (self != NULL && n != NULL, NULL);
 
   g_mutex_lock (&self->lock);
-  copy = (PlumbPoint *) plumb_series_current (self->series, n);
+  copy = (PlumbPoint *)plumb_series_current (self->series, n);
   copy = g_memdup2 (copy, *n * sizeof *copy);
   g_mutex_unlock (&self->lock);
   return copy;
@@ -104,7 +105,7 @@ plumb_track_copy_superseded (PlumbTrack *self, gsize *n)
   g_return_val_if_fail (self != NULL && n != NULL, NULL);
 
   g_mutex_lock (&self->lock);
-  copy = (PlumbPoint *) plumb_series_superseded (self->series, n);
+  copy = (PlumbPoint *)plumb_series_superseded (self->series, n);
   copy = g_memdup2 (copy, *n * sizeof *copy);
   g_mutex_unlock (&self->lock);
   return copy;

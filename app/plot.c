@@ -107,7 +107,8 @@ find_x_range (PlumbPlot *self)
 }
 
 static void
-extend_visible (PlumbPlot *self, const double *x, const double *y, gsize n, double *min, double *max)
+extend_visible (
+    PlumbPlot *self, const double *x, const double *y, gsize n, double *min, double *max)
 {
   for (gsize i = 0; i < n; i++)
     if (x[i] >= self->x.min && x[i] <= self->x.max && (y[i] > 0 || !self->spec->log_y))
@@ -192,7 +193,7 @@ find_y_range (PlumbPlot *self)
 static const char *
 y_unit (PlumbPlot *self)
 {
-  return self->spec->series->len > 0 ? ((PlumbPlotSeries *) self->spec->series->pdata[0])->unit : "";
+  return self->spec->series->len > 0 ? ((PlumbPlotSeries *)self->spec->series->pdata[0])->unit : "";
 }
 
 /* The widest label decides the left margin; the font's height the lower one. */
@@ -214,9 +215,9 @@ lay_out (PlumbPlot *self)
   self->label_height = height;
   bottom = MAX (1, spec->height - height - GAP);
   if (self->y.log)
-    plumb_ticks_log (&self->y_ticks, self->y.min, self->y.max, MAX (3, (int) bottom / 28));
+    plumb_ticks_log (&self->y_ticks, self->y.min, self->y.max, MAX (3, (int)bottom / 28));
   else
-    plumb_ticks_linear (&self->y_ticks, self->y.min, self->y.max, MAX (3, (int) bottom / 28), FALSE);
+    plumb_ticks_linear (&self->y_ticks, self->y.min, self->y.max, MAX (3, (int)bottom / 28), FALSE);
 
   for (guint i = 0; i < self->y_ticks.n; i++)
     {
@@ -238,10 +239,11 @@ lay_out (PlumbPlot *self)
   self->y.pixel_max = self->area.y;
 
   if (spec->x_axis == PLUMB_PLOT_X_STEP)
-    plumb_ticks_linear (&self->x_ticks, self->x.min, self->x.max, MAX (3, (int) self->area.width / 60),
-                        TRUE);
+    plumb_ticks_linear (&self->x_ticks, self->x.min, self->x.max,
+                        MAX (3, (int)self->area.width / 60), TRUE);
   else
-    plumb_ticks_time (&self->x_ticks, self->x.min, self->x.max, MAX (3, (int) self->area.width / 70));
+    plumb_ticks_time (&self->x_ticks, self->x.min, self->x.max,
+                      MAX (3, (int)self->area.width / 70));
 }
 
 PlumbPlot *
@@ -254,7 +256,7 @@ plumb_plot_new (PlumbPlotSpec *spec)
   self = g_new0 (PlumbPlot, 1);
   g_atomic_ref_count_init (&self->refs);
   self->spec = spec;
-  self->curves = g_ptr_array_new_with_free_func ((GDestroyNotify) plumb_curve_free);
+  self->curves = g_ptr_array_new_with_free_func ((GDestroyNotify)plumb_curve_free);
   for (guint i = 0; i < spec->series->len; i++)
     {
       PlumbPlotSeries *series = spec->series->pdata[i];
@@ -349,8 +351,8 @@ plumb_plot_snap (PlumbPlot *self, double x, int by)
 
       if (curve->n == 0)
         continue;
-      k = (gint64) plumb_curve_find (curve, x) + by;
-      return curve->x[CLAMP (k, 0, (gint64) curve->n - 1)];
+      k = (gint64)plumb_curve_find (curve, x) + by;
+      return curve->x[CLAMP (k, 0, (gint64)curve->n - 1)];
     }
   return NAN;
 }

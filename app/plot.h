@@ -105,8 +105,8 @@ const PlumbScale *plumb_plot_get_y_scale (PlumbPlot *self);
 const PlumbPlotSpec *plumb_plot_get_spec (PlumbPlot *self);
 const PlumbCurve *plumb_plot_get_curve (PlumbPlot *self, guint series);
 
-/* The x of the point nearest to x, `by` points further on, among those of the first series with any;
- * NaN when the plot is empty. */
+/* The x of the point nearest to x, `by` points further on, among those of the first series with
+ * any; NaN when the plot is empty. */
 double plumb_plot_snap (PlumbPlot *self, double x, int by);
 
 /* Readings of all series at x in their order, raw values and all: PlumbPlotReading elements whose

@@ -13,7 +13,8 @@
 #define STATE_INTERVAL (1 * G_TIME_SPAN_SECOND)
 #define LIST_INTERVAL (5 * G_TIME_SPAN_SECOND)
 #define FIRST_CHARTS 6 /* of the default ones: their history is read before all else */
-#define MOST_IN_FLIGHT 32 /* updates of a run that wait in the main loop: then the thread waits too */
+#define MOST_IN_FLIGHT                                                                             \
+  32 /* updates of a run that wait in the main loop: then the thread waits too */
 
 /* A way through the rows of a run: the metrics of the first charts with all events, or the rest. */
 typedef struct
@@ -140,7 +141,7 @@ deliver_list_cb (gpointer data)
   Delivery *self = data;
 
   if (self->reader->list_func != NULL)
-    self->reader->list_func ((const char *const *) self->paths, self->reader->list_data);
+    self->reader->list_func ((const char *const *)self->paths, self->reader->list_data);
   return G_SOURCE_REMOVE;
 }
 
@@ -173,7 +174,7 @@ state_mtime (const char *run)
 
   if (g_stat (path, &buffer) != 0)
     return 0;
-  return (gint64) buffer.st_mtim.tv_sec * G_USEC_PER_SEC + buffer.st_mtim.tv_nsec / 1000;
+  return (gint64)buffer.st_mtim.tv_sec * G_USEC_PER_SEC + buffer.st_mtim.tv_nsec / 1000;
 }
 
 /* The state of a run that is over changes only with its state file, unless an engine takes it up
@@ -241,7 +242,8 @@ pass_open (Pass *self, const Watch *watch, PlumbReaderUpdate *update, GError **e
     return FALSE;
 
   patterns = first_patterns (watch);
-  plumb_telemetry_reader_select (self->telemetry, (const char *const *) patterns, self == &watch->rest);
+  plumb_telemetry_reader_select (self->telemetry, (const char *const *)patterns,
+                                 self == &watch->rest);
   store_id = plumb_telemetry_reader_store_id (self->telemetry);
   if (self->store_id != NULL && g_strcmp0 (self->store_id, store_id) != 0)
     {
@@ -340,7 +342,7 @@ visit_registry (PlumbReader *self, char ***known)
 
   if (paths == NULL)
     paths = g_new0 (char *, 1);
-  if (*known != NULL && g_strv_equal ((const char *const *) *known, (const char *const *) paths))
+  if (*known != NULL && g_strv_equal ((const char *const *)*known, (const char *const *)paths))
     return;
   g_strfreev (*known);
   *known = g_strdupv (paths);
@@ -519,7 +521,10 @@ plumb_reader_poke (PlumbReader *self)
 }
 
 guint
-plumb_reader_watch (PlumbReader *self, const char *run, PlumbReaderUpdateFunc func, gpointer user_data)
+plumb_reader_watch (PlumbReader *self,
+                    const char *run,
+                    PlumbReaderUpdateFunc func,
+                    gpointer user_data)
 {
   Watch *watch;
 

@@ -9,19 +9,19 @@
 G_BEGIN_DECLS
 
 /* The one thread that touches the files of runs. It looks at the telemetry of the visible run every
- * 250 ms, at the state of the others every two seconds, and at the registry of runs every five; what
- * it finds arrives in the main context as immutable results. */
+ * 250 ms, at the state of the others every two seconds, and at the registry of runs every five;
+ * what it finds arrives in the main context as immutable results. */
 #define PLUMB_TYPE_READER (plumb_reader_get_type ())
 G_DECLARE_FINAL_TYPE (PlumbReader, plumb_reader, PLUMB, READER, GObject)
 
 /* Something new about a run. Whoever gets it may keep references to its parts. */
 typedef struct
 {
-  PlumbRunInfo *info;  /* NULL: as before */
-  PlumbChunk *chunk;   /* NULL: no new rows */
-  gboolean restarted;  /* the store is another one: forget its rows before adding the chunk */
-  gboolean caught_up;  /* from here on the history of the first charts is here, and all events */
-  char *trouble;       /* why it could not be read; NULL: it could */
+  PlumbRunInfo *info; /* NULL: as before */
+  PlumbChunk *chunk;  /* NULL: no new rows */
+  gboolean restarted; /* the store is another one: forget its rows before adding the chunk */
+  gboolean caught_up; /* from here on the history of the first charts is here, and all events */
+  char *trouble;      /* why it could not be read; NULL: it could */
 } PlumbReaderUpdate;
 
 typedef void (*PlumbReaderUpdateFunc) (PlumbReaderUpdate *update, gpointer user_data);

@@ -116,8 +116,8 @@ plumb_reward_options_row_class_init (PlumbRewardOptionsRowClass *klass)
   GtkWidgetClass *widget_class = GTK_WIDGET_CLASS (klass);
 
   G_OBJECT_CLASS (klass)->dispose = plumb_reward_options_row_dispose;
-  signals[CHANGED] = g_signal_new ("changed", PLUMB_TYPE_REWARD_OPTIONS_ROW, G_SIGNAL_RUN_LAST, 0, NULL,
-                                   NULL, NULL, G_TYPE_NONE, 0);
+  signals[CHANGED] = g_signal_new ("changed", PLUMB_TYPE_REWARD_OPTIONS_ROW, G_SIGNAL_RUN_LAST, 0,
+                                   NULL, NULL, NULL, G_TYPE_NONE, 0);
   gtk_widget_class_set_template_from_resource (widget_class,
                                                "/org/plumbline/Plumbline/ui/reward-options-row.ui");
   gtk_widget_class_bind_template_child (widget_class, PlumbRewardOptionsRow, text_view);

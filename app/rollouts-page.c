@@ -122,7 +122,8 @@ measure_group (PlumbRolloutsPage *self, guint start, guint end)
   facts.mean = facts.n > 0 ? sum / facts.n : NAN;
   for (guint i = start; i < end; i++)
     if (!sample_at (self, i)->failed)
-      squares += (sample_at (self, i)->reward - facts.mean) * (sample_at (self, i)->reward - facts.mean);
+      squares += (sample_at (self, i)->reward - facts.mean)
+                 * (sample_at (self, i)->reward - facts.mean);
   facts.std = facts.n > 0 ? sqrt (squares / facts.n) : NAN;
   return facts;
 }
@@ -146,16 +147,18 @@ new_prompt_row (PlumbRolloutsPage *self, guint start)
   const PlumbSample *sample = sample_at (self, start);
   GroupFacts facts = measure_group (self, start, group_end (self, start));
   GtkWidget *box = gtk_box_new (GTK_ORIENTATION_HORIZONTAL, 8);
-  g_autofree char *mean = facts.n > 0 ? g_strdup_printf ("%.2f", facts.mean) : g_strdup (_ ("failed"));
+  g_autofree char *mean
+      = facts.n > 0 ? g_strdup_printf ("%.2f", facts.mean) : g_strdup (_ ("failed"));
   g_autofree char *text = plumb_sample_one_line (sample->prompt_text, 200);
   GtkWidget *value = gtk_label_new (mean);
   GtkWidget *label = gtk_label_new (text);
 
   gtk_widget_add_css_class (value, "numeric");
   gtk_widget_add_css_class (value, facts.n > 0 && facts.std == 0 ? "dim-label" : "accent");
-  gtk_widget_set_tooltip_text (value, facts.n > 0 && facts.std == 0
-                                          ? _ ("Mean reward; all are the same, so this group teaches nothing")
-                                          : _ ("Mean reward"));
+  gtk_widget_set_tooltip_text (
+      value, facts.n > 0 && facts.std == 0
+                 ? _ ("Mean reward; all are the same, so this group teaches nothing")
+                 : _ ("Mean reward"));
   gtk_label_set_ellipsize (GTK_LABEL (label), PANGO_ELLIPSIZE_END);
   gtk_label_set_xalign (GTK_LABEL (label), 0);
   gtk_widget_set_hexpand (label, TRUE);
@@ -177,7 +180,7 @@ clear_box (GtkBox *box)
 static int
 compare_rewards (gconstpointer a, gconstpointer b)
 {
-  const PlumbSample *left = *(PlumbSample *const *) a, *right = *(PlumbSample *const *) b;
+  const PlumbSample *left = *(PlumbSample *const *)a, *right = *(PlumbSample *const *)b;
 
   if (left->failed != right->failed)
     return left->failed ? 1 : -1;
@@ -191,11 +194,13 @@ format_group (const GroupFacts *facts)
 {
   g_autoptr (GString) text = g_string_new (NULL);
 
-  g_string_append_printf (text, ngettext ("Group of %u completion", "Group of %u completions",
-                                          facts->n + facts->n_failed),
-                          facts->n + facts->n_failed);
+  g_string_append_printf (
+      text,
+      ngettext ("Group of %u completion", "Group of %u completions", facts->n + facts->n_failed),
+      facts->n + facts->n_failed);
   if (facts->n > 0)
-    g_string_append_printf (text, _ (" · mean reward %.3g, deviation %.3g"), facts->mean, facts->std);
+    g_string_append_printf (text, _ (" · mean reward %.3g, deviation %.3g"), facts->mean,
+                            facts->std);
   if (facts->n_failed > 0)
     g_string_append_printf (text, _ (" · %u failed, left out"), facts->n_failed);
   return g_string_free (g_steal_pointer (&text), FALSE);
@@ -248,7 +253,7 @@ update_labels (PlumbRolloutsPage *self)
   for (guint i = 0; i < self->found->steps->len; i++)
     if (g_array_index (self->found->steps, gint64, i) <= self->found->step)
       place = i;
-  step = g_strdup_printf (_ ("Step %d"), (int) self->found->step);
+  step = g_strdup_printf (_ ("Step %d"), (int)self->found->step);
   gtk_label_set_text (self->step_label, self->found->step == PLUMB_NO_STEP ? _ ("Step –") : step);
   if (self->starts->len > 0)
     /* translators: the third of sixteen prompts */
@@ -363,7 +368,7 @@ go_to_step (PlumbRolloutsPage *self, int by)
   for (guint i = 0; i < steps->len; i++)
     if (g_array_index (steps, gint64, i) == self->found->step)
       {
-        guint target = CLAMP ((int) i + by, 0, (int) steps->len - 1);
+        guint target = CLAMP ((int)i + by, 0, (int)steps->len - 1);
 
         self->follow = target + 1 == steps->len;
         load (self, g_array_index (steps, gint64, target));
@@ -402,19 +407,20 @@ card_action_cb (GtkWidget *widget, const char *name, GVariant *parameter)
 
   for (GtkWidget *child = gtk_widget_get_first_child (GTK_WIDGET (self->group)); child != NULL;
        child = gtk_widget_get_next_sibling (child))
-    if (PLUMB_IS_SAMPLE_CARD (child) && (int) n++ == CLAMP ((int) self->card + by, 0, 1000))
+    if (PLUMB_IS_SAMPLE_CARD (child) && (int)n++ == CLAMP ((int)self->card + by, 0, 1000))
       card = child;
   if (card == NULL
-      || !gtk_widget_compute_point (card, GTK_WIDGET (self->group), &GRAPHENE_POINT_INIT (0, 0), &point))
+      || !gtk_widget_compute_point (card, GTK_WIDGET (self->group), &GRAPHENE_POINT_INIT (0, 0),
+                                    &point))
     return;
-  self->card = CLAMP ((int) self->card + by, 0, 1000);
+  self->card = CLAMP ((int)self->card + by, 0, 1000);
   gtk_adjustment_set_value (gtk_scrolled_window_get_vadjustment (self->group_scrolled), point.y);
 }
 
 static void
 prompt_selected_cb (PlumbRolloutsPage *self, GtkListBoxRow *row)
 {
-  if (row != NULL && (guint) gtk_list_box_row_get_index (row) != self->prompt)
+  if (row != NULL && (guint)gtk_list_box_row_get_index (row) != self->prompt)
     select_prompt (self, gtk_list_box_row_get_index (row));
 }
 
@@ -504,7 +510,8 @@ install_actions (GtkWidgetClass *klass)
   gtk_widget_class_install_action (klass, "rollouts.next-prompt", NULL, prompt_action_cb);
   gtk_widget_class_install_action (klass, "rollouts.previous-completion", NULL, card_action_cb);
   gtk_widget_class_install_action (klass, "rollouts.next-completion", NULL, card_action_cb);
-  gtk_widget_class_add_binding_action (klass, GDK_KEY_bracketleft, 0, "rollouts.previous-step", NULL);
+  gtk_widget_class_add_binding_action (klass, GDK_KEY_bracketleft, 0, "rollouts.previous-step",
+                                       NULL);
   gtk_widget_class_add_binding_action (klass, GDK_KEY_bracketright, 0, "rollouts.next-step", NULL);
   gtk_widget_class_add_binding_action (klass, GDK_KEY_p, 0, "rollouts.previous-prompt", NULL);
   gtk_widget_class_add_binding_action (klass, GDK_KEY_n, 0, "rollouts.next-prompt", NULL);

@@ -196,9 +196,9 @@ plumb_run_list_class_init (PlumbRunListClass *klass)
   object_class->get_property = plumb_run_list_get_property;
   object_class->dispose = plumb_run_list_dispose;
   object_class->finalize = plumb_run_list_finalize;
-  properties[PROP_LOADED] = g_param_spec_boolean ("loaded", NULL, NULL, FALSE,
-                                                  G_PARAM_READABLE | G_PARAM_EXPLICIT_NOTIFY
-                                                      | G_PARAM_STATIC_STRINGS);
+  properties[PROP_LOADED]
+      = g_param_spec_boolean ("loaded", NULL, NULL, FALSE,
+                              G_PARAM_READABLE | G_PARAM_EXPLICIT_NOTIFY | G_PARAM_STATIC_STRINGS);
   g_object_class_install_properties (object_class, N_PROPS, properties);
 }
 

@@ -60,8 +60,8 @@ append_fact (GString *facts, char *fact)
   g_string_append_printf (facts, "%s%s", facts->len > 0 ? " · " : "", owned);
 }
 
-/* "12.1k tok/s (64 % of the limit)": a throughput is never shown without the share it reaches, where
- * that was measured. */
+/* "12.1k tok/s (64 % of the limit)": a throughput is never shown without the share it reaches,
+ * where that was measured. */
 static char *
 format_throughput (PlumbRunPage *self, const PlumbRunStatus *status)
 {
@@ -81,8 +81,8 @@ static char *
 format_step (const PlumbRunStatus *status)
 {
   if (status->total_steps > 0)
-    return g_strdup_printf (_ ("Step %d of %d"), (int) status->step, (int) status->total_steps);
-  return g_strdup_printf (_ ("Step %d"), (int) status->step);
+    return g_strdup_printf (_ ("Step %d of %d"), (int)status->step, (int)status->total_steps);
+  return g_strdup_printf (_ ("Step %d"), (int)status->step);
 }
 
 static char *
@@ -109,7 +109,7 @@ format_facts (PlumbRunPage *self, const PlumbRunInfo *info)
         append_fact (facts, throughput);
     }
   if (info->checkpoint >= 0)
-    append_fact (facts, g_strdup_printf (_ ("checkpoint %d"), (int) info->checkpoint));
+    append_fact (facts, g_strdup_printf (_ ("checkpoint %d"), (int)info->checkpoint));
   return g_string_free (g_steal_pointer (&facts), FALSE);
 }
 
@@ -142,8 +142,8 @@ show_banner (PlumbRunPage *self, const PlumbRunInfo *info)
   if (message != NULL)
     gtk_label_set_text (self->banner_text, message);
   bad = bad || trouble != NULL;
-  gtk_image_set_from_icon_name (self->banner_icon, bad ? "dialog-error-symbolic"
-                                                       : "dialog-information-symbolic");
+  gtk_image_set_from_icon_name (self->banner_icon,
+                                bad ? "dialog-error-symbolic" : "dialog-information-symbolic");
   if (bad)
     gtk_widget_add_css_class (self->banner, "bad");
   else
@@ -163,17 +163,18 @@ changed_cb (PlumbRunPage *self)
   gtk_widget_set_visible (GTK_WIDGET (self->chip), info != NULL);
   show_banner (self, info);
   gtk_widget_set_visible (self->stop, alive);
-  gtk_widget_set_visible (self->resume, !alive && info != NULL
-                                            && info->state != PLUMB_RUN_STATE_FINISHED);
+  gtk_widget_set_visible (self->resume,
+                          !alive && info != NULL && info->state != PLUMB_RUN_STATE_FINISHED);
   if (info == NULL)
     return;
   show_chip (self, info->state);
   facts = format_facts (self, info);
   gtk_label_set_text (self->facts, facts);
-  gtk_widget_set_visible (GTK_WIDGET (self->progress), alive && status != NULL && status->total_steps > 0);
+  gtk_widget_set_visible (GTK_WIDGET (self->progress),
+                          alive && status != NULL && status->total_steps > 0);
   if (status != NULL && status->total_steps > 0)
     gtk_progress_bar_set_fraction (self->progress,
-                                   CLAMP ((double) status->step / status->total_steps, 0, 1));
+                                   CLAMP ((double)status->step / status->total_steps, 0, 1));
 }
 
 /* How long opening took, for the benchmark of the window. */
@@ -271,9 +272,9 @@ plumb_run_page_class_init (PlumbRunPageClass *klass)
   object_class->get_property = plumb_run_page_get_property;
   object_class->set_property = plumb_run_page_set_property;
   object_class->dispose = plumb_run_page_dispose;
-  properties[PROP_FOLDED] = g_param_spec_boolean ("folded", NULL, NULL, FALSE,
-                                                  G_PARAM_READWRITE | G_PARAM_EXPLICIT_NOTIFY
-                                                      | G_PARAM_STATIC_STRINGS);
+  properties[PROP_FOLDED]
+      = g_param_spec_boolean ("folded", NULL, NULL, FALSE,
+                              G_PARAM_READWRITE | G_PARAM_EXPLICIT_NOTIFY | G_PARAM_STATIC_STRINGS);
   g_object_class_install_properties (object_class, N_PROPS, properties);
   g_type_ensure (PLUMB_TYPE_OVERVIEW);
   g_type_ensure (PLUMB_TYPE_CHARTS_PAGE);

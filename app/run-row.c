@@ -90,9 +90,9 @@ format_facts (const PlumbRunInfo *info)
 
       /* translators: "Running · 37 % · 2 min 10 s left" */
       return g_strdup_printf (_ ("%s · %d %% · %s left"), state,
-                              (int) (100 * status->step / status->total_steps), eta);
+                              (int)(100 * status->step / status->total_steps), eta);
     }
-  return g_strdup_printf (_ ("%s · step %d"), state, (int) status->step);
+  return g_strdup_printf (_ ("%s · step %d"), state, (int)status->step);
 }
 
 static void
@@ -120,11 +120,11 @@ changed_cb (PlumbRunRow *self)
   gtk_inscription_set_text (self->facts, facts);
   gtk_image_set_from_icon_name (self->icon, plumb_run_state_icon (info->state));
   set_style (self, plumb_run_state_style (info->state));
-  gtk_widget_set_visible (GTK_WIDGET (self->progress), alive && status != NULL
-                                                           && status->total_steps > 0);
+  gtk_widget_set_visible (GTK_WIDGET (self->progress),
+                          alive && status != NULL && status->total_steps > 0);
   if (status != NULL && status->total_steps > 0)
     gtk_progress_bar_set_fraction (self->progress,
-                                   CLAMP ((double) status->step / status->total_steps, 0, 1));
+                                   CLAMP ((double)status->step / status->total_steps, 0, 1));
   gtk_accessible_update_property (GTK_ACCESSIBLE (self), GTK_ACCESSIBLE_PROPERTY_LABEL,
                                   plumb_run_get_title (self->run),
                                   GTK_ACCESSIBLE_PROPERTY_DESCRIPTION, facts, -1);
@@ -151,7 +151,8 @@ plumb_run_row_class_init (PlumbRunRowClass *klass)
   GtkWidgetClass *widget_class = GTK_WIDGET_CLASS (klass);
 
   G_OBJECT_CLASS (klass)->dispose = plumb_run_row_dispose;
-  gtk_widget_class_set_template_from_resource (widget_class, "/org/plumbline/Plumbline/ui/run-row.ui");
+  gtk_widget_class_set_template_from_resource (widget_class,
+                                               "/org/plumbline/Plumbline/ui/run-row.ui");
   gtk_widget_class_bind_template_child (widget_class, PlumbRunRow, icon);
   gtk_widget_class_bind_template_child (widget_class, PlumbRunRow, title);
   gtk_widget_class_bind_template_child (widget_class, PlumbRunRow, facts);

@@ -198,7 +198,8 @@ add_rows (PlumbRun *self, PlumbChunk *chunk)
     {
       const PlumbPoints *points = chunk->series->pdata[i];
 
-      plumb_track_add_points (ensure_track (self, points->metric), points->points, points->n_points);
+      plumb_track_add_points (ensure_track (self, points->metric), points->points,
+                              points->n_points);
     }
   for (guint i = 0; i < chunk->phases->len; i++)
     {
@@ -290,8 +291,8 @@ plumb_run_class_init (PlumbRunClass *klass)
 
   object_class->dispose = plumb_run_dispose;
   object_class->finalize = plumb_run_finalize;
-  signals[CHANGED] = g_signal_new ("changed", PLUMB_TYPE_RUN, G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL,
-                                   G_TYPE_NONE, 0);
+  signals[CHANGED] = g_signal_new ("changed", PLUMB_TYPE_RUN, G_SIGNAL_RUN_LAST, 0, NULL, NULL,
+                                   NULL, G_TYPE_NONE, 0);
   signals[ROWS] = g_signal_new ("rows", PLUMB_TYPE_RUN, G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL,
                                 G_TYPE_NONE, 0);
 }
@@ -299,8 +300,8 @@ plumb_run_class_init (PlumbRunClass *klass)
 static void
 plumb_run_init (PlumbRun *self)
 {
-  self->tracks = g_hash_table_new_full (g_str_hash, g_str_equal, g_free,
-                                        (GDestroyNotify) plumb_track_unref);
+  self->tracks
+      = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify)plumb_track_unref);
   self->starts = g_array_new (FALSE, FALSE, sizeof (Start));
   self->phases = g_array_new (FALSE, FALSE, sizeof (PlumbRunPhase));
   self->events = g_list_store_new (PLUMB_TYPE_EVENT_ITEM);
@@ -405,7 +406,7 @@ load_spec_thread (GTask *task, gpointer source, gpointer data, GCancellable *can
 
       if (plumb_spec_load_file (spec, path, problems, NULL))
         {
-          g_task_return_pointer (task, g_steal_pointer (&spec), (GDestroyNotify) plumb_spec_unref);
+          g_task_return_pointer (task, g_steal_pointer (&spec), (GDestroyNotify)plumb_spec_unref);
           return;
         }
     }
@@ -498,7 +499,7 @@ plumb_run_count_metrics (PlumbRun *self)
 static int
 compare_names (gconstpointer a, gconstpointer b)
 {
-  return strcmp (*(const char *const *) a, *(const char *const *) b);
+  return strcmp (*(const char *const *)a, *(const char *const *)b);
 }
 
 GPtrArray *

@@ -7,7 +7,7 @@
 
 G_BEGIN_DECLS
 
-/* A completion in a few lines, for the overview: takes a new one without a new layout of the page. */
+/* A completion in a few lines. It takes a new one without a new layout of the page. */
 #define PLUMB_TYPE_SAMPLE_BRIEF (plumb_sample_brief_get_type ())
 G_DECLARE_FINAL_TYPE (PlumbSampleBrief, plumb_sample_brief, PLUMB, SAMPLE_BRIEF, GtkBox)
 

@@ -48,8 +48,8 @@ plumb_sample_facts (const PlumbSample *sample)
   for (gsize i = 0; i < sample->n_parts && sample->n_parts > 1; i++)
     {
       g_autofree char *value = plumb_format_value (sample->part_values[i], "");
-      g_autofree char *part = g_strdup_printf ("%s %s", sample->part_names[i],
-                                               isnan (sample->part_values[i]) ? _ ("failed") : value);
+      g_autofree char *part = g_strdup_printf (
+          "%s %s", sample->part_names[i], isnan (sample->part_values[i]) ? _ ("failed") : value);
 
       append_fact (facts, part);
     }

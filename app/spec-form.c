@@ -79,7 +79,7 @@ rebuild_cb (gpointer user_data)
   return G_SOURCE_REMOVE;
 }
 
-/* Another algorithm has other fields. The row that said so must not be destroyed while it speaks. */
+/* Another algorithm has other fields; the row that said so must not be destroyed meanwhile. */
 static void
 row_changed_cb (PlumbSpecForm *self)
 {
@@ -132,7 +132,8 @@ add_section (PlumbSpecForm *self,
       if (fields[i].level != level || !belongs (&fields[i], group, self->algorithm))
         continue;
       row = plumb_field_row_new (self->spec, &fields[i]);
-      g_signal_connect_object (row, "changed", G_CALLBACK (row_changed_cb), self, G_CONNECT_SWAPPED);
+      g_signal_connect_object (row, "changed", G_CALLBACK (row_changed_cb), self,
+                               G_CONNECT_SWAPPED);
       g_ptr_array_add (section->rows, row);
       g_ptr_array_add (self->rows, row);
       if (level == PLUMB_LEVEL_BASIC)
@@ -176,7 +177,8 @@ add_group (PlumbSpecForm *self, const PlumbFieldGroup *group)
     {
       GtkWidget *row = plumb_reward_options_row_new (self->spec);
 
-      g_signal_connect_object (row, "changed", G_CALLBACK (row_changed_cb), self, G_CONNECT_SWAPPED);
+      g_signal_connect_object (row, "changed", G_CALLBACK (row_changed_cb), self,
+                               G_CONNECT_SWAPPED);
       adw_preferences_group_add (ADW_PREFERENCES_GROUP (widget), row);
     }
   add_section (self, ADW_PREFERENCES_GROUP (widget), group, PLUMB_LEVEL_MORE);
@@ -228,8 +230,8 @@ plumb_spec_form_class_init (PlumbSpecFormClass *klass)
 {
   G_OBJECT_CLASS (klass)->dispose = plumb_spec_form_dispose;
   G_OBJECT_CLASS (klass)->finalize = plumb_spec_form_finalize;
-  signals[CHANGED] = g_signal_new ("changed", PLUMB_TYPE_SPEC_FORM, G_SIGNAL_RUN_LAST, 0, NULL, NULL,
-                                   NULL, G_TYPE_NONE, 0);
+  signals[CHANGED] = g_signal_new ("changed", PLUMB_TYPE_SPEC_FORM, G_SIGNAL_RUN_LAST, 0, NULL,
+                                   NULL, NULL, G_TYPE_NONE, 0);
   gtk_widget_class_set_layout_manager_type (GTK_WIDGET_CLASS (klass), GTK_TYPE_BIN_LAYOUT);
 }
 
@@ -357,8 +359,8 @@ plumb_spec_form_go_to_problem (PlumbSpecForm *self)
       {
         open_section_of (self, self->rows->pdata[i]);
         plumb_field_row_focus_editor (self->rows->pdata[i]);
-        g_timeout_add_full (G_PRIORITY_LOW, SCROLL_DELAY, scroll_cb, g_object_ref (self->rows->pdata[i]),
-                            g_object_unref);
+        g_timeout_add_full (G_PRIORITY_LOW, SCROLL_DELAY, scroll_cb,
+                            g_object_ref (self->rows->pdata[i]), g_object_unref);
         return;
       }
 }

@@ -110,12 +110,12 @@ plumb_split_class_init (PlumbSplitClass *klass)
   object_class->set_property = plumb_split_set_property;
   object_class->get_property = plumb_split_get_property;
   object_class->dispose = plumb_split_dispose;
-  properties[PROP_SIDEBAR] = g_param_spec_object ("sidebar", NULL, NULL, GTK_TYPE_WIDGET,
-                                                  G_PARAM_READWRITE | flags);
-  properties[PROP_CONTENT] = g_param_spec_object ("content", NULL, NULL, GTK_TYPE_WIDGET,
-                                                  G_PARAM_READWRITE | flags);
-  properties[PROP_FOLDED] = g_param_spec_boolean ("folded", NULL, NULL, FALSE,
-                                                  G_PARAM_READABLE | flags);
+  properties[PROP_SIDEBAR]
+      = g_param_spec_object ("sidebar", NULL, NULL, GTK_TYPE_WIDGET, G_PARAM_READWRITE | flags);
+  properties[PROP_CONTENT]
+      = g_param_spec_object ("content", NULL, NULL, GTK_TYPE_WIDGET, G_PARAM_READWRITE | flags);
+  properties[PROP_FOLDED]
+      = g_param_spec_boolean ("folded", NULL, NULL, FALSE, G_PARAM_READABLE | flags);
   g_object_class_install_properties (object_class, N_PROPS, properties);
   gtk_widget_class_set_layout_manager_type (GTK_WIDGET_CLASS (klass), GTK_TYPE_BIN_LAYOUT);
 }

@@ -71,8 +71,9 @@ new_share_row (PlumbTimelinePage *self, const Share *share, double total)
   g_autofree char *subtitle = NULL;
 
   /* translators: "12 times, 3.2 s each, 38 s in all" */
-  subtitle = g_strdup_printf (ngettext ("%u time, %s, %s in all", "%u times, %s each, %s in all", share->n),
-                              share->n, mean, seconds);
+  subtitle = g_strdup_printf (
+      ngettext ("%u time, %s, %s in all", "%u times, %s each, %s in all", share->n), share->n, mean,
+      seconds);
   adw_preferences_row_set_title (ADW_PREFERENCES_ROW (row), share->phase);
   adw_action_row_set_subtitle (ADW_ACTION_ROW (row), subtitle);
   gtk_level_bar_set_value (GTK_LEVEL_BAR (bar), CLAMP (share->seconds / total, 0, 1));
@@ -124,7 +125,8 @@ update_shares (PlumbTimelinePage *self)
   while ((row = gtk_list_box_get_row_at_index (self->shares, 0)) != NULL)
     gtk_list_box_remove (self->shares, GTK_WIDGET (row));
   for (guint i = 0; i < shares->len; i++)
-    gtk_list_box_append (self->shares, new_share_row (self, &g_array_index (shares, Share, i), total));
+    gtk_list_box_append (self->shares,
+                         new_share_row (self, &g_array_index (shares, Share, i), total));
   gtk_widget_set_visible (GTK_WIDGET (self->shares), shares->len > 0);
   show_span (self, from, to - from);
 }

@@ -46,7 +46,7 @@ find_lane (PlumbTimeline *self, const char *worker)
   for (guint i = 0; i < self->workers->len; i++)
     if (self->workers->pdata[i] == worker)
       return i;
-  g_ptr_array_add (self->workers, (gpointer) worker);
+  g_ptr_array_add (self->workers, (gpointer)worker);
   gtk_widget_queue_resize (GTK_WIDGET (self));
   return self->workers->len - 1;
 }
@@ -75,9 +75,9 @@ rows_cb (PlumbTimeline *self)
     }
   if (!self->zoomed)
     page = MIN (FIRST_SPAN, end);
-  gtk_adjustment_configure (self->adjustment,
-                            at_end ? MAX (0, end - page) : gtk_adjustment_get_value (self->adjustment),
-                            0, end, page / 10, page * 0.9, page);
+  gtk_adjustment_configure (
+      self->adjustment, at_end ? MAX (0, end - page) : gtk_adjustment_get_value (self->adjustment),
+      0, end, page / 10, page * 0.9, page);
   gtk_widget_queue_draw (GTK_WIDGET (self));
 }
 
@@ -128,7 +128,8 @@ append_axis (PlumbTimeline *self, GtkSnapshot *snapshot, const GdkRGBA *text)
       double x = to_pixel (self, ticks.value[i]);
       g_autofree char *label = plumb_format_duration_tick (ticks.value[i], ticks.step);
 
-      gtk_snapshot_append_color (snapshot, &grid, &GRAPHENE_RECT_INIT (floor (x), 0, 1, height - AXIS));
+      gtk_snapshot_append_color (snapshot, &grid,
+                                 &GRAPHENE_RECT_INIT (floor (x), 0, 1, height - AXIS));
       append_text (self, snapshot, label, x + 4, height - AXIS / 2.0, 0, &dim);
     }
 }
@@ -159,8 +160,9 @@ append_bars (PlumbTimeline *self, GtkSnapshot *snapshot, const GdkRGBA *text)
       g_snprintf (name, sizeof name, "chart_%u", plumb_phase_color (phase->name) + 1);
       gtk_style_context_lookup_color (context, name, &color);
       color.alpha = 0.45;
-      gtk_snapshot_append_color (snapshot, &color,
-                                 &GRAPHENE_RECT_INIT (from, y, MAX (1, to - from - (to - from > 3)), BAR));
+      gtk_snapshot_append_color (
+          snapshot, &color,
+          &GRAPHENE_RECT_INIT (from, y, MAX (1, to - from - (to - from > 3)), BAR));
       if (to - from > 30)
         append_text (self, snapshot, phase->name, from + 5, y + BAR / 2.0, to - from - 8, text);
     }
@@ -192,7 +194,7 @@ plumb_timeline_measure (GtkWidget *widget,
 
   *minimum = *natural = orientation == GTK_ORIENTATION_HORIZONTAL
                             ? 200
-                            : MAX (1, (int) self->workers->len) * LANE + 8 + AXIS;
+                            : MAX (1, (int)self->workers->len) * LANE + 8 + AXIS;
 }
 
 /* The phase under the pointer, exactly: its step, its start and how long it took. */
@@ -210,15 +212,16 @@ tooltip_cb (PlumbTimeline *self, int x, int y, gboolean keyboard, GtkTooltip *to
     {
       const PlumbRunPhase *phase = &g_array_index (phases, PlumbRunPhase, i - 1);
 
-      if (find_lane (self, phase->worker) == (guint) y / LANE
-          && to_pixel (self, phase->start - origin) <= x && to_pixel (self, phase->end - origin) >= x)
+      if (find_lane (self, phase->worker) == (guint)y / LANE
+          && to_pixel (self, phase->start - origin) <= x
+          && to_pixel (self, phase->end - origin) >= x)
         {
           g_autofree char *after = plumb_format_duration (phase->start - origin);
           g_autofree char *took = plumb_format_duration (phase->end - phase->start);
           g_autofree char *text = NULL;
 
-          text = g_strdup_printf (_ ("%s: %s in step %d\nafter %s, for %s"), phase->worker, phase->name,
-                                  (int) phase->step, after, took);
+          text = g_strdup_printf (_ ("%s: %s in step %d\nafter %s, for %s"), phase->worker,
+                                  phase->name, (int)phase->step, after, took);
           gtk_tooltip_set_text (tooltip, text);
           return TRUE;
         }
@@ -304,12 +307,13 @@ plumb_timeline_class_init (PlumbTimelineClass *klass)
 static void
 plumb_timeline_init (PlumbTimeline *self)
 {
-  GtkEventController *scroll = gtk_event_controller_scroll_new (GTK_EVENT_CONTROLLER_SCROLL_BOTH_AXES);
+  GtkEventController *scroll
+      = gtk_event_controller_scroll_new (GTK_EVENT_CONTROLLER_SCROLL_BOTH_AXES);
 
   self->workers = g_ptr_array_new ();
   self->adjustment = g_object_ref_sink (gtk_adjustment_new (0, 0, 0, 0, 0, 0));
-  g_signal_connect_object (self->adjustment, "value-changed", G_CALLBACK (gtk_widget_queue_draw), self,
-                           G_CONNECT_SWAPPED);
+  g_signal_connect_object (self->adjustment, "value-changed", G_CALLBACK (gtk_widget_queue_draw),
+                           self, G_CONNECT_SWAPPED);
   g_signal_connect_object (self->adjustment, "changed", G_CALLBACK (gtk_widget_queue_draw), self,
                            G_CONNECT_SWAPPED);
   g_signal_connect_swapped (scroll, "scroll", G_CALLBACK (scroll_cb), self);
@@ -363,6 +367,7 @@ plumb_timeline_zoom (PlumbTimeline *self, double factor)
   center = value + page >= upper - 0.1 ? upper : value + page / 2;
   self->zoomed = TRUE;
   page = factor > 0 ? CLAMP (page / factor, MIN (LEAST_SPAN, upper), upper) : upper;
-  gtk_adjustment_configure (self->adjustment, CLAMP (center - (center == upper ? page : page / 2), 0, upper - page),
+  gtk_adjustment_configure (self->adjustment,
+                            CLAMP (center - (center == upper ? page : page / 2), 0, upper - page),
                             0, upper, page / 10, page * 0.9, page);
 }

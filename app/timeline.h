@@ -7,8 +7,8 @@
 
 G_BEGIN_DECLS
 
-/* What each worker did when: a lane for each, a bar for each phase. The adjustment is the shown part
- * of the run in seconds since its start. */
+/* What each worker did when: a lane for each, a bar for each phase. The adjustment is the shown
+ * part of the run in seconds since its start. */
 #define PLUMB_TYPE_TIMELINE (plumb_timeline_get_type ())
 G_DECLARE_FINAL_TYPE (PlumbTimeline, plumb_timeline, PLUMB, TIMELINE, GtkWidget)
 

@@ -116,8 +116,8 @@ static void
 continue_cb (GSimpleAction *action, GVariant *parameter, gpointer user_data)
 {
   PlumbWindow *self = user_data;
-  const char *arguments[]
-      = { "run", "--resume", "--run-dir", plumb_run_get_path (self->run), "--detach", "--json", NULL };
+  const char *arguments[] = { "run",      "--resume", "--run-dir", plumb_run_get_path (self->run),
+                              "--detach", "--json",   NULL };
 
   call_engine (self, arguments);
 }
@@ -144,14 +144,16 @@ kill_cb (GSimpleAction *action, GVariant *parameter, gpointer user_data)
   const PlumbRunInfo *info = plumb_run_get_info (self->run);
 
   if (info != NULL && info->checkpoint >= 0)
-    adw_message_dialog_format_body (ADW_MESSAGE_DIALOG (dialog),
-                                    _ ("All of its processes end at once. Work since the checkpoint of "
-                                       "step %d is lost. Stop ends it after this step instead."),
-                                    (int) info->checkpoint);
+    adw_message_dialog_format_body (
+        ADW_MESSAGE_DIALOG (dialog),
+        _ ("All of its processes end at once. Work since the checkpoint of "
+           "step %d is lost. Stop ends it after this step instead."),
+        (int)info->checkpoint);
   else
-    adw_message_dialog_set_body (ADW_MESSAGE_DIALOG (dialog),
-                                 _ ("All of its processes end at once. It has no checkpoint yet: all of "
-                                    "its work is lost. Stop ends it after this step instead."));
+    adw_message_dialog_set_body (
+        ADW_MESSAGE_DIALOG (dialog),
+        _ ("All of its processes end at once. It has no checkpoint yet: all of "
+           "its work is lost. Stop ends it after this step instead."));
   adw_message_dialog_add_responses (ADW_MESSAGE_DIALOG (dialog), "cancel", _ ("_Cancel"), "kill",
                                     _ ("_Kill"), NULL);
   adw_message_dialog_set_response_appearance (ADW_MESSAGE_DIALOG (dialog), "kill",
@@ -308,6 +310,7 @@ plumb_window_update_actions (PlumbWindow *self)
   enable (self, "continue", info != NULL && !alive && info->state != PLUMB_RUN_STATE_FINISHED);
   enable (self, "new-from-run", self->run != NULL);
   enable (self, "open-folder", self->run != NULL);
-  enable (self, "start", g_strcmp0 (gtk_stack_get_visible_child_name (self->content), "new-run") == 0
-                             && plumb_new_run_page_can_start (self->new_run));
+  enable (self, "start",
+          g_strcmp0 (gtk_stack_get_visible_child_name (self->content), "new-run") == 0
+              && plumb_new_run_page_can_start (self->new_run));
 }

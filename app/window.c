@@ -65,7 +65,7 @@ compare_rows (GtkListBoxRow *a, GtkListBoxRow *b, gpointer user_data)
 
   if (plumb_run_is_alive (left) != plumb_run_is_alive (right))
     return plumb_run_is_alive (left) ? -1 : 1;
-  return (int) plumb_run_get_rank (left) - (int) plumb_run_get_rank (right);
+  return (int)plumb_run_get_rank (left) - (int)plumb_run_get_rank (right);
 }
 
 static void
@@ -74,7 +74,8 @@ update_header (GtkListBoxRow *row, GtkListBoxRow *before, gpointer user_data)
   gboolean alive = plumb_run_is_alive (plumb_run_row_get_run (PLUMB_RUN_ROW (row)));
   GtkWidget *label;
 
-  if (before != NULL && plumb_run_is_alive (plumb_run_row_get_run (PLUMB_RUN_ROW (before))) == alive)
+  if (before != NULL
+      && plumb_run_is_alive (plumb_run_row_get_run (PLUMB_RUN_ROW (before))) == alive)
     {
       gtk_list_box_row_set_header (row, NULL);
       return;
@@ -92,7 +93,8 @@ filter_row (GtkListBoxRow *row, gpointer user_data)
 {
   PlumbWindow *self = user_data;
   PlumbRun *run = plumb_run_row_get_run (PLUMB_RUN_ROW (row));
-  g_autofree char *needle = g_utf8_casefold (gtk_editable_get_text (GTK_EDITABLE (self->search)), -1);
+  g_autofree char *needle
+      = g_utf8_casefold (gtk_editable_get_text (GTK_EDITABLE (self->search)), -1);
   g_autofree char *title = g_utf8_casefold (plumb_run_get_title (run), -1);
   g_autofree char *path = g_utf8_casefold (plumb_run_get_path (run), -1);
 
@@ -157,7 +159,8 @@ runs_changed_cb (GListModel *runs, guint position, guint removed, guint added, P
 
       add_row (self, run);
     }
-  gtk_stack_set_visible_child_name (self->side, g_list_model_get_n_items (runs) > 0 ? "runs" : "empty");
+  gtk_stack_set_visible_child_name (self->side,
+                                    g_list_model_get_n_items (runs) > 0 ? "runs" : "empty");
 }
 
 void
@@ -247,7 +250,8 @@ plumb_window_class_init (PlumbWindowClass *klass)
   g_type_ensure (PLUMB_TYPE_SPLIT);
   g_type_ensure (PLUMB_TYPE_NEW_RUN_PAGE);
   g_type_ensure (PLUMB_TYPE_RUN_PAGE);
-  gtk_widget_class_set_template_from_resource (widget_class, "/org/plumbline/Plumbline/ui/window.ui");
+  gtk_widget_class_set_template_from_resource (widget_class,
+                                               "/org/plumbline/Plumbline/ui/window.ui");
   gtk_widget_class_bind_template_child (widget_class, PlumbWindow, toasts);
   gtk_widget_class_bind_template_child (widget_class, PlumbWindow, split);
   gtk_widget_class_bind_template_child (widget_class, PlumbWindow, side);
@@ -269,9 +273,11 @@ plumb_window_init (PlumbWindow *self)
                            G_CONNECT_SWAPPED);
   g_signal_connect_object (self->list, "row-selected", G_CALLBACK (row_selected_cb), self,
                            G_CONNECT_SWAPPED);
-  g_signal_connect_object (self->search, "search-changed", G_CALLBACK (gtk_list_box_invalidate_filter),
-                           self->list, G_CONNECT_SWAPPED);
-  g_signal_connect_object (self->new_run, "started", G_CALLBACK (started_cb), self, G_CONNECT_SWAPPED);
+  g_signal_connect_object (self->search, "search-changed",
+                           G_CALLBACK (gtk_list_box_invalidate_filter), self->list,
+                           G_CONNECT_SWAPPED);
+  g_signal_connect_object (self->new_run, "started", G_CALLBACK (started_cb), self,
+                           G_CONNECT_SWAPPED);
   g_signal_connect_object (self->new_run, "notify::can-start", G_CALLBACK (can_start_cb), self,
                            G_CONNECT_SWAPPED);
   plumb_window_add_actions (self);

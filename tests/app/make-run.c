@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes a run directory as the engine does, with made-up numbers: for looking at the window, for its
- * tests and for its benchmark. With --live it goes on writing, holds the lock and obeys SIGINT. */
+/* Writes a run directory as the engine does, with made-up numbers: for looking at the window, for
+ * its tests and for its benchmark. With --live it goes on writing, holds the lock and obeys SIGINT.
+ */
 #define G_LOG_DOMAIN "plumbline"
 #include "config.h"
 
@@ -32,7 +33,8 @@ static const GOptionEntry options[] = {
   { "live", 0, 0, G_OPTION_ARG_DOUBLE, &live, "then go on for so many seconds", "SECONDS" },
   { "rate", 0, 0, G_OPTION_ARG_DOUBLE, &rate, "steps per second while live", "N" },
   { "pace", 0, 0, G_OPTION_ARG_DOUBLE, &pace, "seconds that a step claims to take", "SECONDS" },
-  { "resume-from", 0, 0, G_OPTION_ARG_INT, &resume_from, "a second attempt from this step on", "STEP" },
+  { "resume-from", 0, 0, G_OPTION_ARG_INT, &resume_from, "a second attempt from this step on",
+    "STEP" },
   { "register", 0, 0, G_OPTION_ARG_NONE, &registered, "enter it in the registry of runs", NULL },
   { "no-samples", 0, 0, G_OPTION_ARG_NONE, &no_samples, "keep no completions", NULL },
   { "ending", 0, 0, G_OPTION_ARG_STRING, &ending, "finished, failed, stopped or none", "OUTCOME" },
@@ -43,11 +45,31 @@ static const GOptionEntry options[] = {
 };
 
 static const char *const metrics[] = {
-  "reward/mean", "reward/std", "reward/part/number", "reward/part/length", "reward/flat_groups",
-  "length/response_mean", "length/response_p95", "length/truncated", "policy/entropy",
-  "policy/grad_norm", "loss/policy", "throughput/total", "throughput/total_of_limit", "time/generate",
-  "time/score", "time/train", "time/sync", "time/idle", "policy/clip_low", "policy/clip_high",
-  "policy/logprob_gap_max", "throughput/rollout", "throughput/train", "memory/host", "progress/tokens",
+  "reward/mean",
+  "reward/std",
+  "reward/part/number",
+  "reward/part/length",
+  "reward/flat_groups",
+  "length/response_mean",
+  "length/response_p95",
+  "length/truncated",
+  "policy/entropy",
+  "policy/grad_norm",
+  "loss/policy",
+  "throughput/total",
+  "throughput/total_of_limit",
+  "time/generate",
+  "time/score",
+  "time/train",
+  "time/sync",
+  "time/idle",
+  "policy/clip_low",
+  "policy/clip_high",
+  "policy/logprob_gap_max",
+  "throughput/rollout",
+  "throughput/train",
+  "memory/host",
+  "progress/tokens",
   "policy/learning_rate",
 };
 
@@ -65,14 +87,15 @@ typedef struct
 static double
 noise (Writer *self)
 {
-  return g_rand_double (self->random) + g_rand_double (self->random) + g_rand_double (self->random) - 1.5;
+  return g_rand_double (self->random) + g_rand_double (self->random) + g_rand_double (self->random)
+         - 1.5;
 }
 
 /* Curves of the shapes that a run has: a reward that rises, an entropy that falls, and so on. */
 static double
 made_up (Writer *self, const char *metric, int step)
 {
-  double share = (double) step / MAX (self->total, 1);
+  double share = (double)step / MAX (self->total, 1);
   double rise = 0.45 + 0.5 * (1 - exp (-4 * share));
 
   if (g_str_equal (metric, "reward/mean") || g_str_equal (metric, "reward/part/number"))
@@ -111,7 +134,8 @@ write_samples (Writer *self, int step)
 {
   for (int prompt = 0; prompt < 8; prompt++)
     {
-      int a = g_rand_int_range (self->random, 10, 100), b = g_rand_int_range (self->random, 10, 100);
+      int a = g_rand_int_range (self->random, 10, 100),
+          b = g_rand_int_range (self->random, 10, 100);
 
       for (int k = 0; k < 8; k++)
         {
@@ -147,8 +171,8 @@ write_phases (Writer *self, int step, double start)
     const char *name;
     double from, to;
   } phases[] = {
-    { "generate", 0, 0.5 }, { "score", 0.5, 0.55 }, { "logprob", 0.55, 0.65 }, { "train", 0.65, 0.95 },
-    { "sync", 0.95, 0.97 },
+    { "generate", 0, 0.5 },  { "score", 0.5, 0.55 }, { "logprob", 0.55, 0.65 },
+    { "train", 0.65, 0.95 }, { "sync", 0.95, 0.97 },
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (phases); i++)
@@ -159,7 +183,7 @@ write_phases (Writer *self, int step, double start)
 static void
 write_step (Writer *self, int step)
 {
-  guint n = n_metrics > 0 ? MIN ((guint) n_metrics, G_N_ELEMENTS (metrics)) : G_N_ELEMENTS (metrics);
+  guint n = n_metrics > 0 ? MIN ((guint)n_metrics, G_N_ELEMENTS (metrics)) : G_N_ELEMENTS (metrics);
 
   for (guint i = 0; i < n; i++)
     plumb_telemetry_point (self->telemetry, metrics[i], step, made_up (self, metrics[i], step));
@@ -170,8 +194,9 @@ write_step (Writer *self, int step)
     plumb_telemetry_event (self->telemetry, PLUMB_EVENT_INFO, "checkpoint", step,
                            "checkpoint of step %d written and verified", step);
   if (step == 120 && points < 5000)
-    plumb_telemetry_event (self->telemetry, PLUMB_EVENT_WARNING, "length", step,
-                           "34 %% of the responses are cut at the limit: raise rollout.max_new_tokens");
+    plumb_telemetry_event (
+        self->telemetry, PLUMB_EVENT_WARNING, "length", step,
+        "34 %% of the responses are cut at the limit: raise rollout.max_new_tokens");
   if (!no_samples && step % 5 == 0 && points < 5000)
     write_samples (self, step);
   if (self->log != NULL && points < 5000)
@@ -198,7 +223,7 @@ update_status (Writer *self, int step)
 static gboolean
 interrupt_cb (gpointer data)
 {
-  ((Writer *) data)->interrupted = TRUE;
+  ((Writer *)data)->interrupted = TRUE;
   return G_SOURCE_CONTINUE;
 }
 
@@ -207,7 +232,8 @@ write_live (Writer *self, int step)
 {
   gint64 end = g_get_monotonic_time () + live * G_USEC_PER_SEC;
 
-  while (g_get_monotonic_time () < end && !self->interrupted && !plumb_run_stop_requested (self->run))
+  while (g_get_monotonic_time () < end && !self->interrupted
+         && !plumb_run_stop_requested (self->run))
     {
       double start = plumb_telemetry_now (self->telemetry);
 
@@ -255,7 +281,8 @@ prepare (Writer *self, GError **error)
   self->log = fopen (log, "w");
   self->status = plumb_run_status_new ();
   self->status->id = g_uuid_string_random ();
-  self->status->name = g_strdup (shown_name != NULL ? shown_name : plumb_spec_get_text (spec, "run.name"));
+  self->status->name
+      = g_strdup (shown_name != NULL ? shown_name : plumb_spec_get_text (spec, "run.name"));
   self->status->algorithm = g_strdup (plumb_algorithm_name (plumb_spec_algorithm (spec)));
   self->status->database = g_strdup (database);
   self->status->samples = g_strdup (samples);
@@ -271,16 +298,16 @@ end (Writer *self, int step, GError **error)
   PlumbOutcome outcome = self->interrupted || plumb_run_stop_requested (self->run)
                              ? PLUMB_OUTCOME_STOPPED
                              : plumb_outcome_from_name (ending != NULL ? ending : "finished");
-  const char *message = outcome == PLUMB_OUTCOME_FAILED ? "the loss was not finite in 4 steps in a row"
-                                                        : NULL;
+  const char *message
+      = outcome == PLUMB_OUTCOME_FAILED ? "the loss was not finite in 4 steps in a row" : NULL;
 
   if (g_strcmp0 (ending, "none") == 0 && outcome != PLUMB_OUTCOME_STOPPED)
     return plumb_telemetry_flush (self->telemetry, error);
   self->status->outcome = outcome;
   self->status->exit_code = outcome == PLUMB_OUTCOME_FAILED ? 5 : 0;
   self->status->message = g_strdup (message);
-  return plumb_telemetry_end_attempt (self->telemetry, outcome, self->status->exit_code, step, message,
-                                      error)
+  return plumb_telemetry_end_attempt (self->telemetry, outcome, self->status->exit_code, step,
+                                      message, error)
          && plumb_run_status_write (self->run, self->status, error);
 }
 
@@ -334,7 +361,7 @@ main (int argc, char **argv)
   run = g_canonicalize_filename (argv[1], NULL);
   writer.run = run;
   writer.random = g_rand_new_with_seed (42);
-  writer.total = points + (int) (live * rate);
+  writer.total = points + (int)(live * rate);
   g_unix_signal_add (SIGINT, interrupt_cb, &writer);
   if (!write_run (&writer, &error))
     {

@@ -69,18 +69,18 @@ pixel (cairo_surface_t *surface, int x, int y)
 
   g_assert_cmpint (x, >=, 0);
   g_assert_cmpint (y, >=, 0);
-  return ((const guint32 *) (gconstpointer) (data
-                                             + (gsize) y
-                                                   * cairo_image_surface_get_stride (surface)))[x];
+  return (
+      (const guint32 *)(gconstpointer)(data
+                                       + (gsize)y * cairo_image_surface_get_stride (surface)))[x];
 }
 
 /* Opacity of blue (the main line's colour) at a place of the user's space. */
 static int
 blue_at (cairo_surface_t *surface, double x, double y)
 {
-  guint32 value = pixel (surface, (int) x, (int) y);
+  guint32 value = pixel (surface, (int)x, (int)y);
 
-  return (value & 0xff) > ((value >> 8) & 0xff) + 8 ? (int) (value >> 24) : 0;
+  return (value & 0xff) > ((value >> 8) & 0xff) + 8 ? (int)(value >> 24) : 0;
 }
 
 /* The rows of the line in one column of pixels: -1 where there is none. */
@@ -90,7 +90,7 @@ find_line (cairo_surface_t *surface, PlumbPlot *plot, int x, int *top, int *bott
   const cairo_rectangle_t *area = plumb_plot_get_area (plot);
 
   *top = *bottom = -1;
-  for (int y = (int) area->y; y < area->y + area->height; y++)
+  for (int y = (int)area->y; y < area->y + area->height; y++)
     if (blue_at (surface, x, y) > 100)
       {
         if (*top < 0)
@@ -130,7 +130,8 @@ test_m4_equals_brute_force (void)
 
           for (gsize i = 0; i < n; i++)
             {
-              guint column = MIN ((guint) ((x[i] - from) * (n_columns / (to - from))), n_columns - 1);
+              guint column
+                  = MIN ((guint)((x[i] - from) * (n_columns / (to - from))), n_columns - 1);
 
               if (x[i] < from || x[i] > to || column != c || isnan (y[i]))
                 continue;
@@ -259,7 +260,8 @@ test_linear_ticks (void)
         {
           g_assert_cmpfloat (ticks.value[i], >=, min - 1e-6 * ticks.step);
           g_assert_cmpfloat (ticks.value[i], <=, max + 1e-6 * ticks.step);
-          g_assert_cmpfloat_with_epsilon (ticks.value[i] / ticks.step, round (ticks.value[i] / ticks.step),
+          g_assert_cmpfloat_with_epsilon (ticks.value[i] / ticks.step,
+                                          round (ticks.value[i] / ticks.step),
                                           1e-6 * MAX (1, fabs (ticks.value[i] / ticks.step)));
         }
     }
@@ -319,7 +321,8 @@ test_numbers (void)
   check_text (plumb_format_duration_tick (5400, 1800), "1:30 h");
   for (int i = 0; i < 5000; i++)
     {
-      double value = g_rand_double_range (random, -1, 1) * pow (10, g_rand_int_range (random, -300, 300));
+      double value
+          = g_rand_double_range (random, -1, 1) * pow (10, g_rand_int_range (random, -300, 300));
       g_autofree char *text = plumb_format_exact (value);
 
       g_assert_cmpfloat (g_ascii_strtod (text, NULL), ==, value);
@@ -352,12 +355,15 @@ test_draws_polyline (void)
   cairo_surface_destroy (surface);
 }
 
-/* With many points for each column of pixels, a single spike still reaches its height, and no column
- * of the line is empty. */
+/* With many points for each column of pixels, a single spike still reaches its height, and no
+ * column of the line is empty. */
 static void
 test_keeps_spikes (void)
 {
-  enum { N = 50000 };
+  enum
+  {
+    N = 50000
+  };
   g_autofree double *values = g_new (double, N);
   g_autoptr (PlumbTrack) track = NULL;
   g_autoptr (PlumbPlot) plot = NULL;
@@ -372,7 +378,7 @@ test_keeps_spikes (void)
   plot = plumb_plot_new (make_spec (track));
   area = plumb_plot_get_area (plot);
   surface = draw (plot, 1);
-  for (int x = (int) area->x + 1; x < area->x + area->width - 1; x++)
+  for (int x = (int)area->x + 1; x < area->x + area->width - 1; x++)
     {
       find_line (surface, plot, x, &top, &bottom);
       g_assert_cmpint (top, >=, 0);
@@ -387,7 +393,10 @@ test_keeps_spikes (void)
 static void
 test_columns_match_strokes (void)
 {
-  enum { N = 380 };
+  enum
+  {
+    N = 380
+  };
   double values[3 * N];
   g_autoptr (PlumbTrack) few = NULL;
   g_autoptr (PlumbTrack) many = NULL;
@@ -408,7 +417,7 @@ test_columns_match_strokes (void)
   one = draw (strokes, 1);
   two = draw (columns, 1);
   area = plumb_plot_get_area (columns)->x;
-  for (int x = (int) area + 2; x < WIDTH - 10; x++)
+  for (int x = (int)area + 2; x < WIDTH - 10; x++)
     {
       int top, bottom;
       double at = plumb_scale_to_value (plumb_plot_get_x_scale (columns), x + 0.5);
@@ -447,7 +456,8 @@ test_gap_and_marker (void)
   find_line (surface, plot, plumb_scale_to_pixel (plumb_plot_get_x_scale (plot), 5), &top, &bottom);
   g_assert_cmpint (top, >=, 0);
   x = plumb_scale_to_pixel (plumb_plot_get_x_scale (plot), 10);
-  marker = pixel (surface, x, plumb_plot_get_area (plot)->y + plumb_plot_get_area (plot)->height - 4);
+  marker
+      = pixel (surface, x, plumb_plot_get_area (plot)->y + plumb_plot_get_area (plot)->height - 4);
   g_assert_cmpint ((marker >> 16) & 0xff, >, 100);
   cairo_surface_destroy (surface);
 }
@@ -464,11 +474,14 @@ test_superseded_is_dimmed (void)
 
   for (int dy = -4; dy <= 4; dy++)
     {
-      old = MAX (old, blue_at (surface, x, 2 * plumb_scale_to_pixel (plumb_plot_get_y_scale (plot), 1) + dy));
+      old = MAX (old, blue_at (surface, x,
+                               2 * plumb_scale_to_pixel (plumb_plot_get_y_scale (plot), 1) + dy));
       current = MAX (current,
-                     blue_at (surface, x, 2 * plumb_scale_to_pixel (plumb_plot_get_y_scale (plot), 0.25) + dy));
-      between = MAX (between,
-                     blue_at (surface, x, 2 * plumb_scale_to_pixel (plumb_plot_get_y_scale (plot), 0.6) + dy));
+                     blue_at (surface, x,
+                              2 * plumb_scale_to_pixel (plumb_plot_get_y_scale (plot), 0.25) + dy));
+      between = MAX (
+          between,
+          blue_at (surface, x, 2 * plumb_scale_to_pixel (plumb_plot_get_y_scale (plot), 0.6) + dy));
     }
   g_assert_cmpint (current, >, 200);
   g_assert_cmpint (old, >, 30);
@@ -494,7 +507,8 @@ test_log_scale (void)
   g_assert_cmpfloat (y->min, <, 0.001);
   g_assert_cmpfloat (y->max, >, 1000);
   g_assert_cmpfloat_with_epsilon (plumb_scale_to_pixel (y, 1) - plumb_scale_to_pixel (y, 1000),
-                                  plumb_scale_to_pixel (y, 0.001) - plumb_scale_to_pixel (y, 1), 1e-6);
+                                  plumb_scale_to_pixel (y, 0.001) - plumb_scale_to_pixel (y, 1),
+                                  1e-6);
   g_assert_cmpfloat_with_epsilon (plumb_scale_to_value (y, plumb_scale_to_pixel (y, 42)), 42, 1e-9);
   surface = draw (plot, 1);
   cairo_surface_destroy (surface);
@@ -538,7 +552,8 @@ test_reading_is_exact (void)
   for (int i = 0; i < 500; i++)
     {
       double pixel_x = g_rand_double_range (random, 0, WIDTH);
-      double x = plumb_plot_snap (plot, plumb_scale_to_value (plumb_plot_get_x_scale (plot), pixel_x), 0);
+      double x = plumb_plot_snap (plot,
+                                  plumb_scale_to_value (plumb_plot_get_x_scale (plot), pixel_x), 0);
       g_autoptr (GArray) readings = plumb_plot_read (plot, x);
       const PlumbPlotReading *reading;
 
@@ -575,10 +590,13 @@ test_stack (void)
   g_assert_cmpfloat (y->min, ==, 0);
   g_assert_cmpfloat (y->max, >, 3);
   surface = draw (plot, 1);
-  g_assert_cmpint (blue_at (surface, plumb_scale_to_pixel (x, 150), plumb_scale_to_pixel (y, 0.5)), >, 150);
-  g_assert_cmpint ((pixel (surface, plumb_scale_to_pixel (x, 150), plumb_scale_to_pixel (y, 2)) >> 8) & 0xff,
+  g_assert_cmpint (blue_at (surface, plumb_scale_to_pixel (x, 150), plumb_scale_to_pixel (y, 0.5)),
                    >, 150);
-  g_assert_cmphex (pixel (surface, plumb_scale_to_pixel (x, 150), plumb_scale_to_pixel (y, 3.05)), ==, 0);
+  g_assert_cmpint (
+      (pixel (surface, plumb_scale_to_pixel (x, 150), plumb_scale_to_pixel (y, 2)) >> 8) & 0xff, >,
+      150);
+  g_assert_cmphex (pixel (surface, plumb_scale_to_pixel (x, 150), plumb_scale_to_pixel (y, 3.05)),
+                   ==, 0);
   cairo_surface_destroy (surface);
 }
 

@@ -81,7 +81,8 @@ test_form_has_all_fields (void)
       GtkWidget *form = g_object_ref_sink (g_object_new (PLUMB_TYPE_SPEC_FORM, NULL));
       g_autoptr (GError) error = NULL;
 
-      g_assert_true (plumb_spec_set (spec, "run.algorithm", plumb_algorithm_name (algorithm), &error));
+      g_assert_true (
+          plumb_spec_set (spec, "run.algorithm", plumb_algorithm_name (algorithm), &error));
       plumb_spec_form_set_spec (PLUMB_SPEC_FORM (form), spec);
       for (gsize i = 0; i < n; i++)
         {
@@ -131,9 +132,9 @@ static void
 test_row_kinds (void)
 {
   const char *const cases[][2] = {
-    { "run.algorithm", "sft" },       { "run.notes", "two\nlines" },  { "rollout.samples", "16" },
+    { "run.algorithm", "sft" },         { "run.notes", "two\nlines" },  { "rollout.samples", "16" },
     { "telemetry.token_detail", "no" }, { "run.deterministic", "yes" }, { "data.train", "/a, /b" },
-    { "train.betas", "0.8, 0.9" },    { "model.policy", "/m" },
+    { "train.betas", "0.8, 0.9" },      { "model.policy", "/m" },
   };
 
   for (gsize i = 0; i < G_N_ELEMENTS (cases); i++)
@@ -143,7 +144,8 @@ test_row_kinds (void)
       g_autofree char *normal = NULL;
 
       g_test_message ("%s", cases[i][0]);
-      g_assert_true (plumb_field_check (plumb_field_find (cases[i][0]), cases[i][1], &normal, NULL, NULL));
+      g_assert_true (
+          plumb_field_check (plumb_field_find (cases[i][0]), cases[i][1], &normal, NULL, NULL));
       plumb_field_row_enter (PLUMB_FIELD_ROW (row), cases[i][1]);
       g_assert_false (plumb_field_row_has_fault (PLUMB_FIELD_ROW (row)));
       g_assert_cmpstr (plumb_spec_get_text (spec, cases[i][0]), ==, normal);
@@ -285,7 +287,8 @@ load_style (void)
   g_autoptr (GtkCssProvider) provider = gtk_css_provider_new ();
 
   gtk_css_provider_load_from_resource (provider, "/org/plumbline/Plumbline/style.css");
-  gtk_style_context_add_provider_for_display (gdk_display_get_default (), GTK_STYLE_PROVIDER (provider),
+  gtk_style_context_add_provider_for_display (gdk_display_get_default (),
+                                              GTK_STYLE_PROVIDER (provider),
                                               GTK_STYLE_PROVIDER_PRIORITY_APPLICATION);
 }
 

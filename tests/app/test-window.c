@@ -52,8 +52,8 @@ spawn_run (Fixture *fixture, const char *name, const char *options)
   g_autoptr (GError) error = NULL;
   GPid pid;
 
-  command = g_strdup_printf ("%s %s/%s --register --name %s %s", g_getenv ("MAKE_RUN"), fixture->folder,
-                             name, name, options);
+  command = g_strdup_printf ("%s %s/%s --register --name %s %s", g_getenv ("MAKE_RUN"),
+                             fixture->folder, name, name, options);
   g_assert_true (g_shell_parse_argv (command, NULL, &argv, NULL));
   g_spawn_async (NULL, argv, NULL, G_SPAWN_DO_NOT_REAP_CHILD, NULL, NULL, &pid, &error);
   g_assert_no_error (error);
@@ -139,7 +139,7 @@ end_cb (void)
   return 0;
 }
 
-/* Only g_application_run takes an application off the bus: it is run for no longer than that takes. */
+/* Only g_application_run takes an application off the bus: it runs for no longer than that. */
 static void
 shut_down (PlumbApplication *application)
 {
@@ -165,7 +165,8 @@ tear_down (Fixture *fixture, gconstpointer data)
   g_ptr_array_unref (fixture->children);
   shut_down (fixture->application);
   g_assert_finalize_object (fixture->application);
-  g_spawn_sync (NULL, (char **) remove, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, NULL, NULL, NULL, NULL);
+  g_spawn_sync (NULL, (char **)remove, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, NULL, NULL, NULL,
+                NULL);
   g_free (fixture->folder);
 }
 
@@ -292,7 +293,8 @@ test_kill_9 (Fixture *fixture, gconstpointer data)
 static gboolean
 need_engine (void)
 {
-  if (g_getenv ("REAL_ENGINE") != NULL && g_file_test (g_getenv ("REAL_ENGINE"), G_FILE_TEST_EXISTS))
+  if (g_getenv ("REAL_ENGINE") != NULL
+      && g_file_test (g_getenv ("REAL_ENGINE"), G_FILE_TEST_EXISTS))
     return TRUE;
   g_test_skip ("plumbline-engine is not built");
   return FALSE;
@@ -381,7 +383,8 @@ test_run_removed (Fixture *fixture, gconstpointer data)
   wait_for (fixture, is_loaded, 3, "the run is read");
   path = g_build_filename (fixture->folder, "gone", NULL);
   remove[2] = path;
-  g_spawn_sync (NULL, (char **) remove, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, NULL, NULL, NULL, NULL);
+  g_spawn_sync (NULL, (char **)remove, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, NULL, NULL, NULL,
+                NULL);
   wait_for (fixture, has_one_row, 8, "its row is gone");
   g_assert_null (fixture->window->run);
 }
@@ -393,7 +396,8 @@ test_open_bad_spec (Fixture *fixture, gconstpointer data)
   g_autofree char *path = g_build_filename (fixture->folder, "bad.spec", NULL);
   g_autofree char *missing = g_build_filename (fixture->folder, "none.spec", NULL);
 
-  g_assert_true (g_file_set_contents (path, "[run]\nalgorithm = grpo\n\n[rollout]\nsampels = 8\n", -1, NULL));
+  g_assert_true (
+      g_file_set_contents (path, "[run]\nalgorithm = grpo\n\n[rollout]\nsampels = 8\n", -1, NULL));
   act (fixture, "open-spec", path);
   g_assert_cmpstr (gtk_stack_get_visible_child_name (fixture->window->content), ==, "new-run");
   act (fixture, "open-spec", missing);
