@@ -68,6 +68,7 @@ find_folder (const Options *o, PlumbSpec *spec, GError **error)
         }
       return run;
     }
+  plumb_spec_resolve_settings (spec); /* the name may be automatic */
   const char *name = plumb_spec_get_text (spec, "run.name");
   g_autofree char *folder = wanted ? g_canonicalize_filename (wanted, NULL)
                                    : plumb_run_dir_propose (name ? name : "run");

@@ -78,6 +78,12 @@ plumb_kv_pages_peak (PlumbKvPages *self)
   return self->peak;
 }
 
+void
+plumb_kv_pages_forget_peak (PlumbKvPages *self)
+{
+  self->peak = plumb_kv_pages_used (self);
+}
+
 int
 plumb_kv_pages_references (PlumbKvPages *self, int page)
 {

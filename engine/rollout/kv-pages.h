@@ -20,8 +20,9 @@ void plumb_kv_pages_release (PlumbKvPages *self, int page);
 
 int plumb_kv_pages_total (PlumbKvPages *self);
 int plumb_kv_pages_used (PlumbKvPages *self);
-/* Most pages that were ever in use together. */
+/* Most pages that were in use together, since the start or the last plumb_kv_pages_forget_peak(). */
 int plumb_kv_pages_peak (PlumbKvPages *self);
+void plumb_kv_pages_forget_peak (PlumbKvPages *self);
 int plumb_kv_pages_references (PlumbKvPages *self, int page);
 
 G_END_DECLS

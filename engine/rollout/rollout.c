@@ -217,6 +217,7 @@ plumb_rollout_begin (PlumbRollout *self, const PlumbSampling *sampling, GError *
   self->sampling.stop = self->stop;
   self->sampling.max_new_tokens = MIN (sampling->max_new_tokens, self->plan.max_new_tokens);
   memset (&self->statistics, 0, sizeof self->statistics);
+  plumb_kv_pages_forget_peak (self->pages);
   return plumb_model_pack (self->model, error);
 }
 

@@ -108,6 +108,15 @@ take_failure (GVariant *body, GError **error)
   g_set_error_literal (error, PLUMB_ERROR, code, text);
 }
 
+static gboolean
+tick (PlumbCrew *self, gint64 done, gint64 of, GError **error)
+{
+  if (!self->tick || self->tick (done, of, self->tick_data))
+    return TRUE;
+  g_set_error (error, PLUMB_ERROR, PLUMB_EXIT_INTERRUPTED, "interrupted");
+  return FALSE;
+}
+
 GVariant *
 plumb_crew_ask (PlumbCrew *self, PlumbMessageKind kind, GVariant *body, GError **error)
 {
@@ -117,7 +126,8 @@ plumb_crew_ask (PlumbCrew *self, PlumbMessageKind kind, GVariant *body, GError *
   request->attempt = self->attempt;
   request->lease = ++self->lease;
   request->version = self->version;
-  if (!plumb_message_send (self->socket, TRUE, request, error))
+  /* Also where every answer is quick: many short requests must not starve heartbeat and signals. */
+  if (!tick (self, 0, 0, error) || !plumb_message_send (self->socket, TRUE, request, error))
     return NULL;
   for (;;)
     {
@@ -143,11 +153,8 @@ plumb_crew_ask (PlumbCrew *self, PlumbMessageKind kind, GVariant *body, GError *
           take_failure (message->body, error);
           return NULL;
         }
-      if (self->tick && !self->tick (done, of, self->tick_data))
-        {
-          g_set_error (error, PLUMB_ERROR, PLUMB_EXIT_INTERRUPTED, "interrupted");
-          return NULL;
-        }
+      if (!tick (self, done, of, error))
+        return NULL;
     }
 }
 

@@ -216,7 +216,7 @@ score (PlumbRun *run, PlumbBatch *batch, GError **error)
       e->reward[s] = e->scored[s] ? batch->scores[s].value : 0;
       if (e->scored[s] && e->truncated[s] && shape)
         e->reward[s] = shape_truncated (run, e->reward[s]);
-      if (s % 64 == 0 && !plumb_run_tick (run, s, e->sequences))
+      if (!plumb_run_tick (run, s, e->sequences))
         {
           g_set_error (error, PLUMB_ERROR, PLUMB_EXIT_INTERRUPTED, "interrupted");
           return FALSE;

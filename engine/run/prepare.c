@@ -136,6 +136,38 @@ open_all_data (PlumbRunInputs *in, GError **error)
   return TRUE;
 }
 
+/* model.reference where it names a folder; NULL: the policy as the reinforcement finds it. */
+static const char *
+reference_folder (PlumbSpec *spec)
+{
+  return plumb_spec_is_auto (spec, "model.reference") ? NULL : plumb_spec_get_text (spec, "model.reference");
+}
+
+/* The config of a model whose files hold the weights that it describes. */
+static PlumbModelConfig *
+open_model (const char *dir, GError **error)
+{
+  g_autoptr (PlumbModelConfig) config = plumb_model_config_load (dir, error);
+  g_autoptr (PlumbSafetensors) tensors = config ? plumb_safetensors_open_model (dir, error) : NULL;
+  g_autoptr (PlumbWeightTable) table = tensors ? plumb_weight_table_new (config) : NULL;
+  return table && plumb_weights_check (table, config, tensors, error) ? g_steal_pointer (&config) : NULL;
+}
+
+static gboolean
+check_reference (PlumbSpec *spec, const PlumbModelConfig *policy, GError **error)
+{
+  const char *dir = reference_folder (spec);
+  if (plumb_spec_algorithm (spec) == PLUMB_ALGORITHM_SFT || !dir
+      || plumb_spec_get_real (spec, "algorithm.kl.coefficient") <= 0)
+    return TRUE;
+  g_autoptr (PlumbModelConfig) config = open_model (dir, error);
+  if (config && config->vocabulary != policy->vocabulary)
+    g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
+                 "model.reference: %s has a vocabulary of %d and the model one of %d; it must be a model with the "
+                 "same tokens", dir, config->vocabulary, policy->vocabulary);
+  return config && config->vocabulary == policy->vocabulary;
+}
+
 gboolean
 plumb_run_inputs_open (PlumbRunInputs *in, PlumbSpec *spec, const char *dir, GError **error)
 {
@@ -145,8 +177,8 @@ plumb_run_inputs_open (PlumbRunInputs *in, PlumbSpec *spec, const char *dir, GEr
   in->start_model = find_start_model (spec, dir, error);
   if (!in->start_model)
     return FALSE;
-  g_autoptr (PlumbModelConfig) config = plumb_model_config_load (in->start_model, error);
-  in->tokenizer = config ? plumb_tokenizer_load (in->start_model, error) : NULL;
+  g_autoptr (PlumbModelConfig) config = open_model (in->start_model, error);
+  in->tokenizer = config && check_reference (spec, config, error) ? plumb_tokenizer_load (in->start_model, error) : NULL;
   if (!in->tokenizer)
     return FALSE;
   if ((int) plumb_tokenizer_vocab_size (in->tokenizer) > config->vocabulary)
@@ -260,7 +292,7 @@ plumb_run_make_settings (PlumbWorkerSettings *s, const PlumbRunInputs *in, const
   s->rollout.pages = cache_pages (spec, config, s);
   if (plumb_spec_get_real (spec, "algorithm.kl.coefficient") > 0)
     {
-      const char *reference = plumb_spec_get_text (spec, "model.reference");
+      const char *reference = reference_folder (spec);
       g_autofree char *kept = g_build_filename (dir, "reference", "model", NULL);
       s->reference = g_strdup (reference ? reference
                                : g_file_test (kept, G_FILE_TEST_IS_DIR) ? kept

@@ -380,7 +380,8 @@ appear (PlumbRun *run, gint64 from_step, GError **error)
                                          plumb_spec_get_integer (run->spec, "telemetry.max_size"), error);
   if (!run->telemetry)
     return FALSE;
-  status->attempt = plumb_telemetry_begin_attempt (run->telemetry, from_step, error);
+  /* What was recorded up to the checkpoint stays; the first step of this attempt is the next one. */
+  status->attempt = plumb_telemetry_begin_attempt (run->telemetry, from_step > 0 ? from_step + 1 : 0, error);
   if (status->attempt < 1 || !plumb_run_status_set_self (status, error))
     return FALSE;
   status->id = earlier && earlier->id ? g_strdup (earlier->id) : g_uuid_string_random ();
