@@ -146,11 +146,17 @@ attend (float *out, struct softmax *state, const struct query *query, const floa
           int to = query[k].hi - first < TILE ? query[k].hi - first : TILE;
           keep[k] = softmax_tile (&state[k], &p[k], from, to);
         }
+      /* Its own pass, closed off from the next: beside the first product below, the compiler could contract
+       * either of the two into the sum, and did so differently for different n. */
+      for (int k = 0; k < n; k++)
+        for (int d = 0; d < padded; d += TILE)
+          STORE_TILE (out + (size_t) k * padded + d, LOAD_TILE (out + (size_t) k * padded + d) * keep[k]);
+      __asm__ volatile ("" ::: "memory");
       for (int d = 0; d < padded; d += TILE)
         {
           tile sum[QUERIES];
           for (int k = 0; k < n; k++)
-            sum[k] = LOAD_TILE (out + (size_t) k * padded + d) * keep[k];
+            sum[k] = LOAD_TILE (out + (size_t) k * padded + d);
           for (int j = 0; j < TILE; j++)
             {
               tile value = LOAD_TILE (values + (size_t) (first + j) * padded + d);

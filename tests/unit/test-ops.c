@@ -14,6 +14,7 @@
 #include "kernels/device.h"
 
 #define WORKSPACE (64 << 20)
+#define TILE DEV_KEY_TILE
 
 typedef struct
 {
@@ -339,6 +340,41 @@ check_paged (Fixture *f, const Layer *l, const void *contiguous)
                    l->q_count * dev_type_size (f->type));
 }
 
+/* The last tokens of each sequence as a call of their own, as a decode step sees them: equal bits. */
+static void
+check_decode (Fixture *f, const Layer *l, const void *whole)
+{
+  int heads = l->shape.heads * l->shape.head_size, sequences = l->batch.sequences;
+  size_t size = dev_type_size (f->type);
+  for (int s = 0; s < sequences; s++)
+    for (int last = 1; last <= MIN (3, l->batch.contexts[s]); last++)
+      {
+        int first = l->batch.query_offsets[s + 1] - last;
+        int32_t offsets[2] = { 0, last }, table[64], pages = (l->batch.contexts[s] + TILE - 1) / TILE;
+        size_t row = (size_t) l->shape.groups * l->shape.head_size;
+        char *k = output (f, (size_t) pages * TILE * row), *v = output (f, (size_t) pages * TILE * row);
+        void *out = output (f, (size_t) last * heads);
+        memcpy (k, (char *) l->kv.k + l->batch.query_offsets[s] * row * size, l->batch.contexts[s] * row * size);
+        memcpy (v, (char *) l->kv.v + l->batch.query_offsets[s] * row * size, l->batch.contexts[s] * row * size);
+        for (int i = 0; i < pages; i++)
+          table[i] = i;
+        struct dev_kv kv = { k, v };
+        struct dev_batch batch = { .tokens = last,
+                                   .sequences = 1,
+                                   .max_context = l->batch.contexts[s],
+                                   .positions = l->batch.positions + first,
+                                   .query_offsets = offsets,
+                                   .contexts = l->batch.contexts + s,
+                                   .block_table = table,
+                                   .table_stride = pages,
+                                   .page_tokens = TILE };
+        f->ops->attention_forward (f->context, out, NULL, (char *) l->q + (size_t) first * heads * size, &kv,
+                                   &l->shape, &batch, f->type);
+        g_assert_cmpmem (out, (size_t) last * heads * size, (const char *) whole + (size_t) first * heads * size,
+                         (size_t) last * heads * size);
+      }
+}
+
 static void
 check_attention (Fixture *f)
 {
@@ -353,6 +389,7 @@ check_attention (Fixture *f)
   assert_near ("attention_forward", out, want, l.q_count, f->type, bound (f));
   assert_near ("attention lse", lse, want_lse, rows, DEV_F32, 2e-6);
   check_paged (f, &l, out);
+  check_decode (f, &l, out);
   void *dout = random_typed (f, l.q_count, 1);
   void *d[] = { output (f, l.q_count), output (f, l.kv_count), output (f, l.kv_count) };
   void *want_d[] = { output (f, l.q_count), output (f, l.kv_count), output (f, l.kv_count) };
