@@ -86,8 +86,13 @@ run_lines (PlumbModelSession *session, const char *name, double temperature, GEr
 {
   g_autoptr (GIOChannel) channel = g_str_equal (name, "-") ? g_io_channel_unix_new (fileno (stdin))
                                                            : g_io_channel_new_file (name, "r", error);
+  if (!channel)
+    {
+      g_prefix_error (error, "%s: ", name);
+      return FALSE;
+    }
   PlumbBufferPlan plan = { .tokens = session->model->positions, .sequences = 1 };
-  g_autoptr (PlumbBuffers) buffers = channel ? plumb_buffers_new (session->model, &plan, error) : NULL;
+  g_autoptr (PlumbBuffers) buffers = plumb_buffers_new (session->model, &plan, error);
   if (!buffers)
     return FALSE;
   for (guint number = 1;; number++)
