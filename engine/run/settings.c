@@ -3,6 +3,9 @@
 
 #include "config.h"
 
+#include <stdio.h>
+#include <unistd.h>
+
 #include "engine/core/error.h"
 #include "engine/run/settings.h"
 
@@ -97,6 +100,17 @@ plumb_worker_workspace (const PlumbWorkerSettings *s, const PlumbModelConfig *c)
                                      MAX (MAX (qkv, c->width), c->mlp));
 }
 
+/* Resident memory of this process now. */
+static gsize
+resident_bytes (void)
+{
+  g_autofree char *text = NULL;
+  long long total = 0, resident = 0;
+  if (g_file_get_contents ("/proc/self/statm", &text, NULL, NULL))
+    sscanf (text, "%lld %lld", &total, &resident);
+  return (gsize) resident * (gsize) sysconf (_SC_PAGESIZE);
+}
+
 gboolean
 plumb_memory_plan_make (PlumbMemoryPlan *plan, const PlumbWorkerSettings *s, PlumbDevice *device,
                         GError **error)
@@ -106,6 +120,7 @@ plumb_memory_plan_make (PlumbMemoryPlan *plan, const PlumbWorkerSettings *s, Plu
     return FALSE;
   int positions = positions_of (s, config);
   *plan = (PlumbMemoryPlan){ 0 };
+  plan->program = resident_bytes ();
   plan->weights = plumb_model_bytes (device, config, s->type, positions, FALSE);
   plan->state = plumb_trainer_state_bytes (config, s->type);
   plan->activations
@@ -125,15 +140,21 @@ plumb_memory_plan_make (PlumbMemoryPlan *plan, const PlumbWorkerSettings *s, Plu
 gsize
 plumb_memory_plan_total (const PlumbMemoryPlan *p)
 {
+  return p->program + plumb_memory_plan_needed (p);
+}
+
+gsize
+plumb_memory_plan_needed (const PlumbMemoryPlan *p)
+{
   return p->weights + p->packed + p->reference + p->state + p->activations + p->rollout + p->workspace;
 }
 
 char *
 plumb_memory_plan_to_text (const PlumbMemoryPlan *p)
 {
-  return g_strdup_printf ("%.1f MB: weights %.1f, packed copies %.1f, reference %.1f, gradients and optimizer "
+  return g_strdup_printf ("%.1f MB: program %.1f, weights %.1f, packed copies %.1f, reference %.1f, gradients and optimizer "
                           "%.1f, activations %.1f, rollout %.1f, workspace %.1f",
-                          plumb_memory_plan_total (p) / 1e6, p->weights / 1e6, p->packed / 1e6,
+                          plumb_memory_plan_total (p) / 1e6, p->program / 1e6, p->weights / 1e6, p->packed / 1e6,
                           p->reference / 1e6, p->state / 1e6, p->activations / 1e6, p->rollout / 1e6,
                           p->workspace / 1e6);
 }

@@ -28,12 +28,15 @@ gboolean plumb_worker_settings_from_body (PlumbWorkerSettings *settings, GVarian
 /* Peak memory of a worker, part by part, in bytes; computed before anything is taken. */
 typedef struct
 {
+  gsize program; /* what the process holds before the models: libraries, data, tokenizer */
   gsize weights, packed, reference, state, activations, rollout, workspace;
 } PlumbMemoryPlan;
 
 gboolean plumb_memory_plan_make (PlumbMemoryPlan *plan, const PlumbWorkerSettings *settings,
                                  PlumbDevice *device, GError **error);
 gsize plumb_memory_plan_total (const PlumbMemoryPlan *plan);
+/* Without the program: what is still to be taken. */
+gsize plumb_memory_plan_needed (const PlumbMemoryPlan *plan);
 /* "weights 3.6 MB, ..." for the log. (transfer full) */
 char *plumb_memory_plan_to_text (const PlumbMemoryPlan *plan);
 

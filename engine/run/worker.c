@@ -139,7 +139,7 @@ handle_open (Worker *self, GVariant *body, GError **error)
   if (!self->device || !plumb_memory_plan_make (&plan, &self->settings, self->device, error))
     return NULL;
   self->device->ops->info (self->device->context, &info);
-  gsize needed = plumb_memory_plan_total (&plan);
+  gsize needed = plumb_memory_plan_needed (&plan);
   if (needed > info.memory_available)
     {
       g_autofree char *text = plumb_memory_plan_to_text (&plan);
@@ -152,7 +152,7 @@ handle_open (Worker *self, GVariant *body, GError **error)
     return NULL;
   g_autofree char *text = plumb_memory_plan_to_text (&plan);
   g_autoptr (GVariantDict) answer = g_variant_dict_new (NULL);
-  g_variant_dict_insert (answer, "planned", "t", (guint64) needed);
+  g_variant_dict_insert (answer, "planned", "t", (guint64) plumb_memory_plan_total (&plan));
   g_variant_dict_insert (answer, "plan", "s", text);
   g_variant_dict_insert (answer, "device", "s", info.name);
   g_variant_dict_insert (answer, "cores", "i", info.cores);

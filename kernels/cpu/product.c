@@ -60,7 +60,8 @@ struct cpu_products
   struct entry *cache;
   int used;
   struct scratch library;  // oneDNN's own scratchpad, shared by all primitives
-  struct scratch operands; // converted or padded operands
+  struct scratch operands; // converted operands
+  struct scratch padding;  // padded copies of short parts
   char description[64];
 };
 
@@ -256,8 +257,8 @@ execute (struct cpu_products *self, const struct cpu_product *p, void *c, const 
   return dnnl_primitive_execute (e->primitive, self->stream, 4, args);
 }
 
-/* Length of the next part of a dimension: few sizes, so that the cache of primitives stays small although
- * ragged batches have every length. */
+/* Length of the next part of a dimension. Ragged batches have every length, and each length of each shape is a
+ * primitive with code of its own; so there are few: parts of these sizes, and a rest that is padded. */
 static int
 next_part (int left)
 {
@@ -268,30 +269,86 @@ next_part (int left)
   return left;
 }
 
+/* The padded length of a part: 1, 2, 4, then multiples of 8. */
+static int
+padded_part (int part)
+{
+  return part <= 2 ? part : part <= 4 ? 4 : (part + 7) / 8 * 8;
+}
+
+/* `count` elements followed by zeros up to `padded`. */
+static void
+copy_padded (char *to, const void *from, size_t count, size_t padded, enum dev_type type)
+{
+  size_t size = dev_type_size (type);
+  memcpy (to, from, count * size);
+  memset (to + count * size, 0, (padded - count) * size);
+}
+
+/* Rows of a and c through padded copies. */
+static dnnl_status_t
+execute_padded_rows (struct cpu_products *self, const struct cpu_product *p, void *c, const void *a,
+                     const void *b, int ldb)
+{
+  struct cpu_product whole = *p;
+  whole.m = padded_part (p->m);
+  if (whole.m == p->m)
+    return execute (self, p, c, a, p->k, b, ldb);
+  size_t a_bytes = dev_align ((size_t) whole.m * p->k * dev_type_size (p->type));
+  size_t c_bytes = dev_align ((size_t) whole.m * p->n * dev_type_size (p->c_type));
+  char *scratch = scratch_get (&self->padding, a_bytes + c_bytes);
+  if (!scratch)
+    return dnnl_out_of_memory;
+  copy_padded (scratch, a, (size_t) p->m * p->k, (size_t) whole.m * p->k, p->type);
+  if (p->accumulate)
+    copy_padded (scratch + a_bytes, c, (size_t) p->m * p->n, (size_t) whole.m * p->n, p->c_type);
+  dnnl_status_t status = execute (self, &whole, scratch + a_bytes, scratch, p->k, b, ldb);
+  memcpy (c, scratch + a_bytes, (size_t) p->m * p->n * dev_type_size (p->c_type));
+  return status;
+}
+
+/* Sum over k = tokens, a stored (k, m) and b (k, n): zero rows add nothing. */
+static dnnl_status_t
+execute_padded_sum (struct cpu_products *self, const struct cpu_product *p, void *c, const void *a,
+                    const void *b)
+{
+  struct cpu_product whole = *p;
+  whole.k = padded_part (p->k);
+  if (whole.k == p->k)
+    return execute (self, p, c, a, p->m, b, p->n);
+  size_t a_bytes = dev_align ((size_t) whole.k * p->m * dev_type_size (p->type));
+  size_t b_bytes = dev_align ((size_t) whole.k * p->n * dev_type_size (p->type));
+  char *scratch = scratch_get (&self->padding, a_bytes + b_bytes);
+  if (!scratch)
+    return dnnl_out_of_memory;
+  copy_padded (scratch, a, (size_t) p->k * p->m, (size_t) whole.k * p->m, p->type);
+  copy_padded (scratch + a_bytes, b, (size_t) p->k * p->n, (size_t) whole.k * p->n, p->type);
+  return execute (self, &whole, c, scratch, p->m, scratch + a_bytes, p->n);
+}
+
 static dnnl_status_t
 multiply_direct (struct cpu_products *self, const struct cpu_product *p, void *c, const void *a,
                  const void *b)
 {
   struct cpu_product part = *p;
   dnnl_status_t status = dnnl_success;
-  int lda = p->a_transposed ? p->m : p->k;
   int ldb = p->b_transposed ? p->k : p->n;
-  if (p->a_transposed && !p->b_transposed)
+  if (p->a_transposed)
     {
       for (int done = 0; done < p->k && !status; done += part.k)
         {
           part.k = next_part (p->k - done);
           part.accumulate = p->accumulate || done > 0;
-          status = execute (self, &part, c, typed_at (a, (size_t) done * p->m, p->type), lda,
-                            typed_at (b, (size_t) done * p->n, p->type), ldb);
+          status = execute_padded_sum (self, &part, c, typed_at (a, (size_t) done * p->m, p->type),
+                                       typed_at (b, (size_t) done * p->n, p->type));
         }
       return status;
     }
   for (int done = 0; done < p->m && !status; done += part.m)
     {
       part.m = next_part (p->m - done);
-      status = execute (self, &part, typed_at_mut (c, (size_t) done * p->n, p->c_type),
-                        typed_at (a, (size_t) done * p->k, p->type), lda, b, ldb);
+      status = execute_padded_rows (self, &part, typed_at_mut (c, (size_t) done * p->n, p->c_type),
+                                    typed_at (a, (size_t) done * p->k, p->type), b, ldb);
     }
   return status;
 }
@@ -496,6 +553,7 @@ cpu_products_free (struct cpu_products *self)
   free (self->cache);
   free (self->library.data);
   free (self->operands.data);
+  free (self->padding.data);
   if (self->stream)
     dnnl_stream_destroy (self->stream);
   if (self->engine)

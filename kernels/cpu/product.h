@@ -12,7 +12,7 @@ struct cpu_product
   int m, n, k;
   enum dev_type type;   // of a and b
   enum dev_type c_type; // of c
-  bool a_transposed;    // a is stored (k, m)
+  bool a_transposed;    // a is stored (k, m), and then b (k, n)
   bool b_transposed;    // b is stored (n, k)
   bool accumulate;
   bool packed; // b is a copy made by cpu_pack of an (n, k) matrix
