@@ -199,6 +199,9 @@ explain (PlumbRunInfo *info)
     info->message = g_strdup_printf (_ ("The engine ended without a word at step %s: killed, out "
                                         "of memory, or the machine went down."),
                                      step);
+  else if (info->state == PLUMB_RUN_STATE_KILLED)
+    info->message = g_strdup (_ ("The engine ended without a word before its first step: killed, "
+                                 "out of memory, or the machine went down."));
   else if (info->state == PLUMB_RUN_STATE_STALLED)
     info->message = g_strdup_printf (_ ("No progress for %.0f seconds."),
                                      MAX (info->facts.progress_age, info->facts.heartbeat_age));
