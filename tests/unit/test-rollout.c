@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pages of the cache, and the scheduler that hands them out. */
+#define G_LOG_DOMAIN "plumbline"
+
+#include "config.h"
+
+#include <string.h>
+
+#include "engine/core/error.h"
+#include "engine/rollout/kv-pages.h"
+#include "engine/rollout/rollout.h"
+
+#define WORKSPACE (64 << 20)
+#define POSITIONS 96
+#define VOCABULARY 64
+
+static void
+test_pages (void)
+{
+  g_autoptr (PlumbKvPages) pages = plumb_kv_pages_new (3);
+  int a = plumb_kv_pages_take (pages), b = plumb_kv_pages_take (pages), c = plumb_kv_pages_take (pages);
+  g_assert_true (a >= 0 && b >= 0 && c >= 0 && a != b && b != c && a != c);
+  g_assert_cmpint (plumb_kv_pages_take (pages), ==, -1);
+  plumb_kv_pages_share (pages, b);
+  plumb_kv_pages_release (pages, b);
+  g_assert_cmpint (plumb_kv_pages_used (pages), ==, 3);
+  g_assert_cmpint (plumb_kv_pages_references (pages, b), ==, 1);
+  plumb_kv_pages_release (pages, b);
+  g_assert_cmpint (plumb_kv_pages_used (pages), ==, 2);
+  g_assert_cmpint (plumb_kv_pages_take (pages), ==, b);
+  plumb_kv_pages_release (pages, a);
+  plumb_kv_pages_release (pages, b);
+  plumb_kv_pages_release (pages, c);
+  g_assert_cmpint (plumb_kv_pages_used (pages), ==, 0);
+  g_assert_cmpint (plumb_kv_pages_peak (pages), ==, 3);
+  plumb_kv_pages_forget_peak (pages);
+  g_assert_cmpint (plumb_kv_pages_peak (pages), ==, 0);
+}
+
+/* A page given back once too often would be in two sequences at once. */
+static void
+test_pages_misused (void)
+{
+  if (g_test_subprocess ())
+    {
+      g_autoptr (PlumbKvPages) pages = plumb_kv_pages_new (2);
+      int page = plumb_kv_pages_take (pages);
+      plumb_kv_pages_release (pages, page);
+      plumb_kv_pages_release (pages, page);
+      return;
+    }
+  g_test_trap_subprocess (NULL, 0, G_TEST_SUBPROCESS_DEFAULT);
+  g_test_trap_assert_failed ();
+  g_test_trap_assert_stderr ("*references*");
+}
+
+typedef struct
+{
+  PlumbDevice *device;
+  PlumbModel *model;
+} Fixture;
+
+static void
+set_up (Fixture *f, gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  PlumbModelConfig *config = plumb_model_config_new (32, 2, 4, 2, 48, VOCABULARY, POSITIONS, &error);
+  g_assert_no_error (error);
+  f->device = plumb_device_open ("cpu", WORKSPACE, &error);
+  g_assert_no_error (error);
+  f->model = plumb_model_new (f->device, config, DEV_F32, 0, 3, &error);
+  g_assert_no_error (error);
+}
+
+static void
+tear_down (Fixture *f, gconstpointer data)
+{
+  plumb_model_free (f->model);
+  plumb_device_close (f->device);
+}
+
+#define PROMPTS 5
+#define SAMPLES 3
+
+/* Prompts of 1, 17, 33, 49 and 65 tokens: over and under the ends of pages. */
+static int
+prompt_length (int p)
+{
+  return 16 * p + 1;
+}
+
+static void
+submit_all (PlumbRollout *rollout, const int *order)
+{
+  for (int i = 0; i < PROMPTS; i++)
+    {
+      g_autoptr (GError) error = NULL;
+      int p = order ? order[i] : i;
+      gint32 ids[POSITIONS];
+      for (int t = 0; t < prompt_length (p); t++)
+        ids[t] = (p * 7 + t * 3) % VOCABULARY;
+      plumb_rollout_submit (rollout, ids, prompt_length (p), SAMPLES, p, &error);
+      g_assert_no_error (error);
+    }
+}
+
+/* Runs to the end; a line of text for each sample, in order, with exact log-probs. */
+static char *
+run_all (PlumbRollout *rollout, PlumbRolloutStatistics *statistics)
+{
+  g_autofree char *lines[PROMPTS * SAMPLES + 1] = { NULL };
+  g_autoptr (GError) error = NULL;
+  int passes = 0;
+  for (gboolean idle = FALSE; !idle; passes++)
+    {
+      plumb_rollout_advance (rollout, &idle, &error);
+      g_assert_no_error (error);
+      g_assert_cmpint (passes, <, 10000);
+      for (PlumbCompletion *next; (next = plumb_rollout_take (rollout));)
+        {
+          g_autoptr (PlumbCompletion) c = next;
+          g_autoptr (GString) line = g_string_new (NULL);
+          g_assert_cmpuint (c->ids->len, ==, c->log_probs->len);
+          g_assert_cmpuint (c->ids->len, >, 0);
+          for (guint t = 0; t < c->ids->len; t++)
+            g_string_append_printf (line, "%d:%a ", g_array_index (c->ids, gint32, t),
+                                    (double) g_array_index (c->log_probs, float, t));
+          g_string_append (line, c->finish == PLUMB_FINISH_STOP ? "stop\n" : "length\n");
+          g_assert_null (lines[c->ordinal * SAMPLES + c->sample]);
+          lines[c->ordinal * SAMPLES + c->sample] = g_strdup (line->str);
+        }
+    }
+  GString *text = g_string_new (NULL);
+  for (int i = 0; i < PROMPTS * SAMPLES; i++)
+    {
+      g_assert_nonnull (lines[i]);
+      g_string_append (text, lines[i]);
+      g_clear_pointer (&lines[i], g_free);
+    }
+  plumb_rollout_statistics (rollout, statistics);
+  return g_string_free (text, FALSE);
+}
+
+static const gint32 stop_ids[] = { 9, 11 };
+
+static char *
+generate (Fixture *f, const PlumbRolloutPlan *plan, const int *order, PlumbRolloutStatistics *statistics)
+{
+  PlumbSampling sampling = { .temperature = 1, .max_new_tokens = 40, .stop = stop_ids, .n_stop = 2, .seed = 5,
+                             .purpose = PLUMB_RANDOM_ROLLOUT };
+  g_autoptr (GError) error = NULL;
+  g_autoptr (PlumbRollout) rollout = plumb_rollout_new (f->model, plan, &error);
+  g_assert_no_error (error);
+  plumb_rollout_begin (rollout, &sampling, &error);
+  g_assert_no_error (error);
+  submit_all (rollout, order);
+  return run_all (rollout, statistics);
+}
+
+/* The same completions to the last bit, whatever rides along, in whichever pages. */
+static void
+test_batches (Fixture *f, gconstpointer data)
+{
+  static const int backwards[] = { 4, 3, 2, 1, 0 };
+  const PlumbRolloutPlan plans[] = {
+    { .max_running = 64, .max_prompt = 65, .max_new_tokens = 40 },
+    { .max_running = 1, .max_prompt = 65, .max_new_tokens = 40, .page_tokens = 16 },
+    { .max_running = 3, .max_prompt = 65, .max_new_tokens = 40, .page_tokens = 16, .prefill_tokens = 8 },
+    { .max_running = 4, .max_prompt = 65, .max_new_tokens = 40, .page_tokens = 128 },
+    /* Hardly enough pages for one prompt and its samples: the others wait. */
+    { .max_running = 3, .max_prompt = 65, .max_new_tokens = 40, .page_tokens = 16, .pages = 14 },
+  };
+  PlumbRolloutStatistics statistics;
+  g_autofree char *first = generate (f, &plans[0], NULL, &statistics);
+  g_assert_nonnull (strstr (first, "stop"));
+  g_assert_nonnull (strstr (first, "length"));
+  g_assert_cmpint (statistics.prefill_tokens, ==, 1 + 17 + 33 + 49 + 65);
+  g_assert_cmpint (statistics.shared_tokens, ==, 2 * (1 + 17 + 33 + 49 + 65));
+  for (gsize i = 0; i < G_N_ELEMENTS (plans); i++)
+    {
+      g_autofree char *other = generate (f, &plans[i], i % 2 ? backwards : NULL, &statistics);
+      g_assert_cmpstr (other, ==, first);
+      g_assert_cmpfloat (statistics.kv_used, >, 0);
+      g_assert_cmpfloat (statistics.kv_used, <=, 1);
+    }
+}
+
+/* The same rollout serves again and again: no page is lost, and the seed decides. */
+static void
+test_again (Fixture *f, gconstpointer data)
+{
+  PlumbRolloutPlan plan = { .max_running = 4, .max_prompt = 65, .max_new_tokens = 40, .page_tokens = 16 };
+  PlumbSampling sampling = { .temperature = 1, .max_new_tokens = 40, .stop = stop_ids, .n_stop = 2, .seed = 5,
+                             .purpose = PLUMB_RANDOM_ROLLOUT };
+  PlumbRolloutStatistics statistics;
+  g_autoptr (PlumbRollout) rollout = plumb_rollout_new (f->model, &plan, NULL);
+  g_autofree char *first = NULL, *other = NULL;
+  for (int round = 0; round < 4; round++)
+    {
+      g_assert_true (plumb_rollout_begin (rollout, &sampling, NULL));
+      submit_all (rollout, NULL);
+      if (round == 1) /* in the middle of it, everything is dropped */
+        {
+          gboolean idle;
+          g_assert_true (plumb_rollout_advance (rollout, &idle, NULL));
+          g_assert_true (plumb_rollout_advance (rollout, &idle, NULL));
+          plumb_rollout_abort (rollout);
+          g_assert_true (plumb_rollout_advance (rollout, &idle, NULL));
+          g_assert_true (idle);
+          g_assert_null (plumb_rollout_take (rollout));
+          continue;
+        }
+      g_autofree char *text = run_all (rollout, &statistics);
+      if (!first)
+        first = g_steal_pointer (&text);
+      else
+        g_assert_cmpstr (text, ==, first);
+    }
+  sampling.seed = 6;
+  g_assert_true (plumb_rollout_begin (rollout, &sampling, NULL));
+  submit_all (rollout, NULL);
+  other = run_all (rollout, &statistics);
+  g_assert_cmpstr (other, !=, first);
+}
+
+/* No stop token before the least length; greedy samples are all the same. */
+static void
+test_limits (Fixture *f, gconstpointer data)
+{
+  gint32 all_but_one[PLUMB_MAX_FORBIDDEN];
+  PlumbRolloutPlan plan = { .max_running = 8, .max_prompt = 65, .max_new_tokens = 10 };
+  PlumbSampling sampling = { .temperature = 0, .max_new_tokens = 10, .min_new_tokens = 4, .stop = all_but_one,
+                             .n_stop = VOCABULARY - 1, .seed = 5, .purpose = PLUMB_RANDOM_GENERATE };
+  gint32 prompt[2] = { 1, 2 };
+  gboolean idle = FALSE;
+  for (int i = 0; i < VOCABULARY - 1; i++)
+    all_but_one[i] = i;
+  g_autoptr (PlumbRollout) rollout = plumb_rollout_new (f->model, &plan, NULL);
+  g_assert_true (plumb_rollout_begin (rollout, &sampling, NULL));
+  g_assert_true (plumb_rollout_submit (rollout, prompt, 2, 2, 0, NULL));
+  while (!idle)
+    g_assert_true (plumb_rollout_advance (rollout, &idle, NULL));
+  g_autoptr (PlumbCompletion) a = plumb_rollout_take (rollout), b = plumb_rollout_take (rollout);
+  for (int t = 0; t < 3; t++)
+    g_assert_cmpint (g_array_index (a->ids, gint32, t), ==, VOCABULARY - 1);
+  g_assert_cmpuint (a->ids->len, >=, 4);
+  g_assert_cmpuint (a->ids->len, ==, b->ids->len);
+  g_assert_cmpmem (a->ids->data, a->ids->len * 4, b->ids->data, b->ids->len * 4);
+}
+
+static void
+test_refused (Fixture *f, gconstpointer data)
+{
+  PlumbRolloutPlan odd = { .max_running = 2, .max_prompt = 8, .max_new_tokens = 8, .page_tokens = 17 };
+  PlumbRolloutPlan small = { .max_running = 2, .max_prompt = 80, .max_new_tokens = 8, .page_tokens = 16, .pages = 2 };
+  PlumbSampling sampling = { .temperature = 1, .max_new_tokens = 8, .purpose = PLUMB_RANDOM_ROLLOUT };
+  gint32 ids[POSITIONS] = { 0 };
+  gboolean idle;
+  g_autoptr (GError) error = NULL;
+  g_assert_null (plumb_rollout_new (f->model, &odd, &error));
+  g_assert_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID);
+  g_clear_error (&error);
+  g_autoptr (PlumbRollout) rollout = plumb_rollout_new (f->model, &small, NULL);
+  g_assert_true (plumb_rollout_begin (rollout, &sampling, NULL));
+  g_assert_false (plumb_rollout_submit (rollout, ids, 0, 1, 0, &error));
+  g_clear_error (&error);
+  g_assert_false (plumb_rollout_submit (rollout, ids, 81, 1, 0, &error));
+  g_assert_nonnull (strstr (error->message, "81 tokens"));
+  g_clear_error (&error);
+  /* A prompt that can never fit is an error, not a wait without end. */
+  g_assert_true (plumb_rollout_submit (rollout, ids, 80, 1, 0, NULL));
+  g_assert_false (plumb_rollout_advance (rollout, &idle, &error));
+  g_assert_nonnull (strstr (error->message, "rollout.kv_memory"));
+  g_clear_error (&error);
+  plumb_rollout_abort (rollout);
+  ids[0] = VOCABULARY;
+  g_assert_true (plumb_rollout_submit (rollout, ids, 4, 1, 0, NULL));
+  g_assert_false (plumb_rollout_advance (rollout, &idle, &error));
+  g_assert_nonnull (strstr (error->message, "token id 64"));
+}
+
+int
+main (int argc, char **argv)
+{
+  g_test_init (&argc, &argv, NULL);
+  g_test_add_func ("/kv-pages/counts", test_pages);
+  g_test_add_func ("/kv-pages/misused", test_pages_misused);
+#define ADD(name, function) g_test_add ("/rollout/" name, Fixture, NULL, set_up, function, tear_down)
+  ADD ("batches", test_batches);
+  ADD ("again", test_again);
+  ADD ("limits", test_limits);
+  ADD ("refused", test_refused);
+  return g_test_run ();
+}
