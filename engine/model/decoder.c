@@ -107,6 +107,39 @@ model_alloc (PlumbDevice *device, PlumbModelConfig *config, enum dev_type type, 
   return g_steal_pointer (&model);
 }
 
+/* The type that a word of config.json means, in any of its spellings; -1 where it says nothing. */
+static int
+type_of_word (const char *word)
+{
+  static const struct
+  {
+    const char *word;
+    PlumbTensorType type;
+  } words[] = {
+    { "bfloat16", PLUMB_TENSOR_BF16 }, { "bf16", PLUMB_TENSOR_BF16 },  { "float16", PLUMB_TENSOR_F16 },
+    { "fp16", PLUMB_TENSOR_F16 },      { "half", PLUMB_TENSOR_F16 },   { "float32", PLUMB_TENSOR_F32 },
+    { "fp32", PLUMB_TENSOR_F32 },      { "float", PLUMB_TENSOR_F32 },
+  };
+  if (word && g_str_has_prefix (word, "torch."))
+    word += strlen ("torch.");
+  for (gsize i = 0; word && i < G_N_ELEMENTS (words); i++)
+    if (g_str_equal (word, words[i].word))
+      return (int) words[i].type;
+  return -1;
+}
+
+/* What is stored is what counts; where the config says otherwise, that is told. */
+static void
+tell_stored_type (const char *dir, const PlumbModelConfig *config, PlumbSafetensors *tensors)
+{
+  GPtrArray *list = plumb_safetensors_list (tensors);
+  const PlumbTensor *first = list->len ? g_ptr_array_index (list, 0) : NULL;
+  int said = type_of_word (config->stored_type);
+  if (first && said >= 0 && said != (int) first->type)
+    g_message ("%s/config.json: says %s, but the weights are stored as %s", dir, config->stored_type,
+               plumb_tensor_type_name (first->type));
+}
+
 PlumbModel *
 plumb_model_load (PlumbDevice *device, const char *dir, enum dev_type type, int max_length, GError **error)
 {
@@ -122,6 +155,7 @@ plumb_model_load (PlumbDevice *device, const char *dir, enum dev_type type, int 
       plumb_model_config_free (config);
       return NULL;
     }
+  tell_stored_type (dir, config, tensors);
   g_autoptr (PlumbModel) model = model_alloc (device, config, type, max_length, error);
   if (!model
       || !plumb_weights_load (device, model->table, config, plumb_model_weights (model), type, tensors,

@@ -284,6 +284,13 @@ plumb_run_make_settings (PlumbWorkerSettings *s, const PlumbRunInputs *in, const
   int new_tokens = (int) plumb_spec_get_integer (spec, "rollout.max_new_tokens");
   s->rollout.max_running = (int) plumb_spec_get_integer (spec, "rollout.max_running");
   s->rollout.page_tokens = (int) plumb_spec_get_integer (spec, "rollout.page_tokens");
+  if (s->rollout.page_tokens % DEV_KEY_TILE != 0)
+    {
+      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
+                   "rollout.page_tokens = %d is not a multiple of %d; the nearest is %d", s->rollout.page_tokens,
+                   DEV_KEY_TILE, MAX (1, s->rollout.page_tokens / DEV_KEY_TILE) * DEV_KEY_TILE);
+      return FALSE;
+    }
   s->rollout.max_new_tokens = new_tokens;
   s->rollout.max_prompt = MAX (1, length - 1);
   if (plumb_spec_is_set (spec, "data.max_prompt_length"))

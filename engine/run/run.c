@@ -462,7 +462,9 @@ plumb_run_preflight (PlumbSpec *spec, GPtrArray *problems, GPtrArray *left_out)
   g_autofree char *scratch = g_dir_make_tmp ("plumbline-check-XXXXXX", &error);
   g_auto (PlumbRunInputs) inputs = { 0 };
   g_autoptr (PlumbSpec) copy = plumb_spec_copy (spec);
-  if (!scratch || !plumb_run_inputs_open (&inputs, copy, scratch, &error))
+  g_auto (PlumbWorkerSettings) settings = { 0 };
+  if (!scratch || !plumb_run_inputs_open (&inputs, copy, scratch, &error)
+      || !plumb_run_make_settings (&settings, &inputs, scratch, &error))
     plumb_problems_add_error (problems, error);
   if (scratch)
     plumb_remove_tree (scratch, NULL);

@@ -52,6 +52,9 @@ test_spec (Engine *engine, gconstpointer data)
   refuse_run (engine, "model.policy", "empty.spec");
   refuse_run (engine, "nowhere.spec", "nowhere.spec");
   refuse_run (engine, "train.batc", "$SPECS/sft.spec --set train.batc=4");
+  refuse_run (engine, "the nearest is 16", "$SPECS/grpo.spec --set rollout.page_tokens=17");
+  refuse_run (engine, "nowhere/config.json", "$SPECS/grpo.spec --set model.reference=nowhere");
+  refuse_run (engine, "vocabulary", "$SPECS/grpo.spec --set model.reference=$FIXTURES/models/llama");
   refuse (engine, 2, "--set", "run $SPECS/sft.spec --set train.batch");
 }
 
