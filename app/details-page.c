@@ -63,6 +63,8 @@ setup_event_cb (GtkSignalListItemFactory *factory, GtkListItem *item)
   gtk_box_append (GTK_BOX (box), gtk_image_new ());
   gtk_box_append (GTK_BOX (box), text);
   gtk_widget_set_margin_top (box, 6);
+  gtk_widget_set_margin_start (box, 12);
+  gtk_widget_set_margin_end (box, 12);
   gtk_widget_set_margin_bottom (box, 6);
   gtk_list_item_set_child (item, box);
 }

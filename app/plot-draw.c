@@ -11,8 +11,10 @@
 
 #define EVENT_GAP 8 /* px between two marks */
 
-/* Lines are strokes while there are fewer points than pixel columns; from there on one rectangle
- * for each column, from its least to its greatest value, looks the same and costs a fraction. */
+/* Lines are strokes while there are fewer than two points for each column of pixels; from there on
+ * one rectangle for each column, from its least to its greatest value, looks the same and costs a
+ * fraction. */
+#define POINTS_PER_COLUMN 2
 
 static void
 set_color (cairo_t *cr, const PlumbColor *color, double alpha)
@@ -116,7 +118,7 @@ draw_line (PlumbPlot *self, cairo_t *cr, const double *x, const double *y, gsize
   gsize begin, end;
 
   find_visible (self, x, n, &begin, &end);
-  if (end - begin < count_columns (self))
+  if (end - begin < POINTS_PER_COLUMN * count_columns (self))
     draw_polyline (self, cr, x + begin, y + begin, end - begin, width);
   else
     draw_columns (self, cr, x, y, n, width);
