@@ -82,6 +82,7 @@ test_interrupt (Engine *engine, gconstpointer data)
 static void
 check_resume (Engine *engine, const char *spec, const char *settings, int steps)
 {
+  static const char *const files[] = { "model/model.safetensors", "optimizer.safetensors", "position.json" };
   g_assert_cmpint (engine_call (engine, "run $SPECS/%s.spec --run-dir whole --set checkpoint.every=1 %s", spec,
                                 settings), ==, 0);
   for (int k = 1; k < steps; k++)
@@ -90,16 +91,12 @@ check_resume (Engine *engine, const char *spec, const char *settings, int steps)
                                      "for i in $(seq %d %d); do rm -r step-00000$i; done", k + 1, steps), ==, 0);
       if (engine_call (engine, "run --resume --run-dir cut") != 0)
         g_error ("%s does not go on after step %d: %s%s", spec, k, engine->out, engine->err);
-      g_autofree char *last = g_strdup_printf ("checkpoints/step-%06d", steps);
-      g_autofree char *weights[2] = { g_strdup_printf ("cut/%s/model/model.safetensors", last),
-                                      g_strdup_printf ("whole/%s/model/model.safetensors", last) };
-      g_autofree char *moments[2] = { g_strdup_printf ("cut/%s/optimizer.safetensors", last),
-                                      g_strdup_printf ("whole/%s/optimizer.safetensors", last) };
-      g_autofree char *places[2] = { g_strdup_printf ("cut/%s/position.json", last),
-                                     g_strdup_printf ("whole/%s/position.json", last) };
-      assert_same_file (engine, weights[0], weights[1]);
-      assert_same_file (engine, moments[0], moments[1]);
-      assert_same_file (engine, places[0], places[1]);
+      for (gsize i = 0; i < G_N_ELEMENTS (files); i++)
+        {
+          g_autofree char *left = g_strdup_printf ("cut/checkpoints/step-%06d/%s", steps, files[i]);
+          g_autofree char *right = g_strdup_printf ("whole/checkpoints/step-%06d/%s", steps, files[i]);
+          assert_same_file (engine, left, right);
+        }
       assert_same_metrics (engine, "cut", "whole");
     }
 }
@@ -179,7 +176,7 @@ test_detached_refused (Engine *engine, gconstpointer data)
   g_autoptr (JsonParser) parser = json_parser_new ();
   g_assert_cmpint (engine_call (engine, "run $SPECS/sft.spec --set train.batch=0 --run-dir bad --detach --json"), ==,
                    3);
-  assert_has (engine->out, "\"train.batch\"");
+  assert_has (engine->out, "train.batch");
   g_assert_cmpint (engine_call (engine, "run $SPECS/sft.spec --set data.train=none.jsonl --run-dir bad --detach "
                                 "--json"), ==, 3);
   JsonArray *problems = json_object_get_array_member (engine_json (engine, parser), "problems");

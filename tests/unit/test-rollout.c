@@ -108,7 +108,7 @@ submit_all (PlumbRollout *rollout, const int *order)
 static char *
 run_all (PlumbRollout *rollout, PlumbRolloutStatistics *statistics)
 {
-  g_autofree char *lines[PROMPTS * SAMPLES + 1] = { NULL };
+  char *lines[PROMPTS * SAMPLES] = { NULL };
   g_autoptr (GError) error = NULL;
   int passes = 0;
   for (gboolean idle = FALSE; !idle; passes++)
