@@ -85,6 +85,17 @@ new_layout (PlumbPlotArea *self, const char *text)
   return layout;
 }
 
+/* In the half of the chart where the main line is not. */
+static double
+readout_top (PlumbPlotArea *self, GArray *readings, double height)
+{
+  double room = gtk_widget_get_height (GTK_WIDGET (self));
+
+  if (g_array_index (readings, PlumbPlotReading, 0).pixel_y < room / 2)
+    return MAX (4, room - height - 4);
+  return 4;
+}
+
 /* Three columns of text: swatches, names, values; one line each so that they stay aligned. */
 static void
 append_readout (PlumbPlotArea *self, GtkSnapshot *snapshot, GArray *readings, double at)
@@ -95,7 +106,7 @@ append_readout (PlumbPlotArea *self, GtkSnapshot *snapshot, GArray *readings, do
   g_autoptr (PangoLayout) head = NULL, left = NULL, right = NULL;
   GdkRGBA text, background = named_color (self, "popover_bg_color", "white");
   int head_width, line, left_width, right_width, height;
-  double width, x, y = 4;
+  double width, x, y;
 
   headline = format_headline (self, &g_array_index (readings, PlumbPlotReading, 0));
   for (guint i = 0; i < readings->len; i++)
@@ -117,6 +128,7 @@ append_readout (PlumbPlotArea *self, GtkSnapshot *snapshot, GArray *readings, do
   width = MAX (head_width, SWATCH + 6 + left_width + 12 + right_width) + 2 * PADDING;
   x = at + 12 + width < gtk_widget_get_width (GTK_WIDGET (self)) ? at + 12 : at - 12 - width;
   x = CLAMP (x, 0, MAX (0, gtk_widget_get_width (GTK_WIDGET (self)) - width));
+  y = readout_top (self, readings, line + height + 2 * PADDING + 4);
   gtk_style_context_get_color (gtk_widget_get_style_context (GTK_WIDGET (self)), &text);
   background.alpha = 0.95;
   append_round (snapshot, &(GdkRGBA){ text.red, text.green, text.blue, 0.2 }, x - 1, y - 1,

@@ -48,9 +48,14 @@ plumb_scale_pad (double *min, double *max, gboolean log)
       *min -= room;
       *max += room;
     }
+  else if (*min == 0)
+    {
+      *min = -0.05;
+      *max = 1.05;
+    }
   else
     {
-      double room = *min != 0 ? 0.1 * fabs (*min) : 1;
+      double room = 0.1 * fabs (*min);
 
       *min -= room;
       *max += room;
