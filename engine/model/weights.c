@@ -281,7 +281,9 @@ plumb_weights_initialise (PlumbDevice *device, const PlumbWeightTable *table,
     {
       const PlumbWeight *row = plumb_weight_table_row (table, r);
       gboolean output = row->role == PLUMB_WEIGHT_O || row->role == PLUMB_WEIGHT_DOWN;
-      float deviation = output ? 0.02f / sqrtf (2.0f * config->layers) : 0.02f;
+      float deviation = sqrtf (2.0f / (5.0f * config->width));
+      if (output)
+        deviation /= sqrtf (2.0f * config->layers);
       for (gsize done = 0; done < row->count; done += PIECE)
         {
           gsize n = MIN (row->count - done, (gsize) PIECE);

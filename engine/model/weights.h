@@ -79,7 +79,8 @@ gboolean plumb_weights_load (PlumbDevice *device, const PlumbWeightTable *table,
                              const PlumbModelConfig *config, void *arena, enum dev_type type,
                              PlumbSafetensors *tensors, GError **error);
 
-/* Fresh weights: normal with deviation 0.02 (output projections / sqrt (2 layers)), norms 1, by Philox. */
+/* Fresh weights: normal with deviation sqrt (2 / (5 width)) (Nguyen and Salazar 2019; 0.02 at width 1000), output
+ * projections divided by sqrt (2 layers), norms 1, by Philox. */
 void plumb_weights_initialise (PlumbDevice *device, const PlumbWeightTable *table,
                                const PlumbModelConfig *config, void *arena, enum dev_type type,
                                guint64 seed);

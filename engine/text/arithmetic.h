@@ -10,7 +10,7 @@ G_BEGIN_DECLS
 
 #define PLUMB_ARITHMETIC_PROBLEMS 8100
 #define PLUMB_ARITHMETIC_EVAL 500    /* held out */
-#define PLUMB_ARITHMETIC_WARMUP 2000 /* for supervised steps */
+#define PLUMB_ARITHMETIC_WARMUP 2500 /* for supervised steps */
 
 typedef struct _PlumbArithmetic PlumbArithmetic;
 
