@@ -11,7 +11,9 @@
 #include "app/overview.h"
 #include "app/sample-brief.h"
 
-#define WIDE 860 /* px: from here on the completions stand beside the charts */
+#define WIDE 860             /* px: from here on the completions stand beside the charts */
+#define FIRST_CHARTS 8       /* more than a window shows without scrolling */
+#define MORE_CHARTS_WAIT 500 /* ms */
 #define SAMPLES_SHOWN 6
 #define SAMPLES_INTERVAL 2000 /* ms between two looks at the samples */
 
@@ -34,6 +36,7 @@ struct _PlumbOverview
   PlumbAlgorithm algorithm;
   GCancellable *cancellable;
   guint samples_timeout;
+  guint more_charts;
   gint64 shown_step;
   gboolean wide;
 };
@@ -41,17 +44,35 @@ struct _PlumbOverview
 G_DEFINE_FINAL_TYPE (PlumbOverview, plumb_overview, GTK_TYPE_WIDGET)
 
 static void
-fill_charts (PlumbOverview *self)
+add_charts (PlumbOverview *self, gsize from, gsize to)
 {
   gsize n;
-  const PlumbChart *charts;
+  const PlumbChart *charts = plumb_charts (self->algorithm, &n);
 
-  plumb_chart_grid_clear (self->charts);
-  self->algorithm = plumb_run_get_algorithm (self->run);
-  charts = plumb_charts (self->algorithm, &n);
-  for (gsize i = 0; i < n; i++)
+  for (gsize i = from; i < MIN (to, n); i++)
     plumb_chart_grid_append (self->charts,
                              plumb_chart_card_new (self->run, self->view, &charts[i]));
+}
+
+static gboolean
+more_charts_cb (gpointer user_data)
+{
+  PlumbOverview *self = user_data;
+
+  self->more_charts = 0;
+  add_charts (self, FIRST_CHARTS, G_MAXSIZE);
+  return G_SOURCE_REMOVE;
+}
+
+/* Those further down come a moment later: a page that opens has better things to do. */
+static void
+fill_charts (PlumbOverview *self)
+{
+  plumb_chart_grid_clear (self->charts);
+  g_clear_handle_id (&self->more_charts, g_source_remove);
+  self->algorithm = plumb_run_get_algorithm (self->run);
+  add_charts (self, 0, FIRST_CHARTS);
+  self->more_charts = g_timeout_add (MORE_CHARTS_WAIT, more_charts_cb, self);
 }
 
 /* Spread over the step's prompts, so that not all are answers to the first. */
@@ -180,6 +201,7 @@ plumb_overview_dispose (GObject *object)
 
   g_cancellable_cancel (self->cancellable);
   g_clear_handle_id (&self->samples_timeout, g_source_remove);
+  g_clear_handle_id (&self->more_charts, g_source_remove);
   if (self->run != NULL)
     g_signal_handlers_disconnect_by_data (self->run, self);
   g_clear_object (&self->run);
@@ -254,6 +276,7 @@ plumb_overview_set_run (PlumbOverview *self, PlumbRun *run)
   self->view = plumb_chart_view_new ();
   if (run == NULL)
     {
+      g_clear_handle_id (&self->more_charts, g_source_remove);
       plumb_chart_grid_clear (self->charts);
       return;
     }
