@@ -86,7 +86,7 @@ plumb_advantage_group_norm (struct plumb_experience *e, const struct plumb_advan
               continue;
             }
           double shaped = clip (normalized (o, e->reward[s], mean, deviation), o->clip_low, o->clip_high);
-          found.mean_return += set_returns (e, o, s, shaped);
+          found.mean_return += e->reward[s] + set_returns (e, o, s, shaped) - shaped;
           kept++;
         }
       if (scored < 2)

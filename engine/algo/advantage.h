@@ -29,7 +29,7 @@ struct plumb_group_statistics
   int flat;          // of these, without any spread: they teach nothing
   int dropped;       // samples that left the loss: failed, or alone in their group
   double mean_std;   // mean over groups of the unbiased deviation
-  double mean_return; // mean over the samples kept of the sum of token rewards
+  double mean_return; // mean over the samples kept of the reward with its KL terms, before the baseline
 };
 
 /* GRPO (Shao et al. 2024): (R - mean) / (unbiased deviation + 1e-9) within each group (normalize may leave out the
