@@ -211,7 +211,9 @@ make_sample (PlumbRun *run, const PlumbBatch *batch, int s, gboolean evaluation,
   for (guint p = 0; p < n_parts; p++)
     sample->part_names[p] = g_strdup (plumb_reward_part_name (run->reward, p));
   sample->advantage = evaluation || !e->scored[s] ? NAN : e->advantage[e->offsets[s + 1] - 1];
-  sample->finish = g_strdup (batch->finish[s] == PLUMB_FINISH_STOP ? "stop" : "length");
+  sample->finish = g_strdup (batch->finish[s] == PLUMB_FINISH_LENGTH        ? "length"
+                             : plumb_spec_is_set (run->spec, "rollout.stop") ? "stop"
+                                                                             : "eos");
   sample->policy_version = e->version[e->offsets[s + 1] - 1];
   sample->prompt_ids = g_bytes_new (e->ids + e->offsets[s], length * sizeof (gint32));
   sample->response_ids
