@@ -75,7 +75,7 @@ compare_samples (gconstpointer a, gconstpointer b)
 }
 
 static gboolean
-print_all (const Options *o, PlumbModelSession *session, PlumbRollout *rollout, GError **error)
+print_all (const Options *o, PlumbModelSession *session, PlumbRollout *rollout, GArray *prompt, GError **error)
 {
   g_autoptr (GPtrArray) completions
       = g_ptr_array_new_with_free_func ((GDestroyNotify) plumb_completion_free);
@@ -85,8 +85,9 @@ print_all (const Options *o, PlumbModelSession *session, PlumbRollout *rollout, 
   for (guint i = 0; i < completions->len; i++)
     {
       PlumbCompletion *c = g_ptr_array_index (completions, i);
-      g_autofree char *text = plumb_tokenizer_decode (session->tokenizer, (gint32 *) (void *) c->ids->data,
-                                                      c->ids->len, TRUE, error);
+      g_autofree char *text = plumb_tokenizer_decode_after (
+          session->tokenizer, (gint32 *) (void *) prompt->data, prompt->len, (gint32 *) (void *) c->ids->data,
+          c->ids->len, TRUE, error);
       if (!text)
         return FALSE;
       print_completion (o, c, text);
@@ -121,7 +122,7 @@ generate (const Options *o, GError **error)
   for (gboolean idle = FALSE; !idle;)
     if (!plumb_rollout_advance (rollout, &idle, error))
       return FALSE;
-  return print_all (o, &session, rollout, error);
+  return print_all (o, &session, rollout, ids, error);
 }
 
 int

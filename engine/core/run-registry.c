@@ -94,6 +94,7 @@ plumb_run_list (GError **error)
 {
   g_autofree char *path = plumb_path_registry ();
   g_autoptr (GArray) entries = g_array_new (FALSE, FALSE, sizeof (Entry));
+  g_autoptr (GHashTable) seen = g_hash_table_new (g_str_hash, g_str_equal);
   g_autoptr (GStrvBuilder) builder = g_strv_builder_new ();
   g_autoptr (GDir) folder = NULL;
   const char *name;
@@ -108,8 +109,14 @@ plumb_run_list (GError **error)
   while (folder != NULL && (name = g_dir_read_name (folder)) != NULL)
     read_entry (entries, path, name);
   g_array_sort (entries, newest_first);
+  /* A folder that was removed and used again stands under two ids. */
   for (guint i = 0; i < entries->len; i++)
-    g_strv_builder_add (builder, g_array_index (entries, Entry, i).path);
+    {
+      const char *run = g_array_index (entries, Entry, i).path;
+
+      if (g_hash_table_add (seen, (gpointer)run))
+        g_strv_builder_add (builder, run);
+    }
   return g_strv_builder_end (builder);
 }
 

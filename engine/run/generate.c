@@ -205,8 +205,9 @@ score (PlumbRun *run, PlumbBatch *batch, GError **error)
     {
       const PlumbDataRow *row = batch->data[s / batch->samples];
       int first = e->offsets[s] + (int) row->prompt_ids->len;
-      batch->responses[s] = plumb_tokenizer_decode (run->tokenizer, e->ids + first,
-                                                    (gsize) (e->offsets[s + 1] - first), TRUE, error);
+      batch->responses[s] = plumb_tokenizer_decode_after (
+          run->tokenizer, e->ids + e->offsets[s], row->prompt_ids->len, e->ids + first,
+          (gsize) (e->offsets[s + 1] - first), TRUE, error);
       if (!batch->responses[s])
         return FALSE;
       PlumbRewardInput input = { row->prompt, batch->responses[s], row->answer,

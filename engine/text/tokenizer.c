@@ -276,3 +276,36 @@ plumb_tokenizer_decode (
       g_string_append_c (safe, text[i]);
   return g_string_free (safe, FALSE);
 }
+
+/* Tokens of the text before that decide how the next one is spelled: tokenizers of sentences strip a blank at the
+ * very start of what they decode. */
+#define LOOK_BACK 8
+
+char *
+plumb_tokenizer_decode_after (PlumbTokenizer *tokenizer,
+                              const gint32 *before,
+                              gsize n_before,
+                              const gint32 *ids,
+                              gsize n,
+                              gboolean skip_special,
+                              GError **error)
+{
+  gsize kept = MIN (n_before, LOOK_BACK);
+  g_autofree gint32 *both = g_new (gint32, kept + n);
+  g_autofree char *start = NULL, *whole = NULL;
+
+  if (kept > 0)
+    memcpy (both, before + n_before - kept, kept * sizeof (gint32));
+  if (n > 0)
+    memcpy (both + kept, ids, n * sizeof (gint32));
+  start = plumb_tokenizer_decode (tokenizer, both, kept, skip_special, error);
+  if (start == NULL)
+    return NULL;
+  whole = plumb_tokenizer_decode (tokenizer, both, kept + n, skip_special, error);
+  if (whole == NULL)
+    return NULL;
+  if (g_str_has_prefix (whole, start))
+    return g_strdup (whole + strlen (start));
+  /* A character that begins before the ids: theirs are decoded alone. */
+  return plumb_tokenizer_decode (tokenizer, ids, n, skip_special, error);
+}

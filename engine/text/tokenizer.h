@@ -38,6 +38,15 @@ char *plumb_tokenizer_decode_full (PlumbTokenizer *tokenizer,
                                    gsize *length,
                                    GError **error);
 
+/* The text that ids add behind those before them, with the blank that starts it where there is one. */
+char *plumb_tokenizer_decode_after (PlumbTokenizer *tokenizer,
+                                    const gint32 *before,
+                                    gsize n_before,
+                                    const gint32 *ids,
+                                    gsize n,
+                                    gboolean skip_special,
+                                    GError **error);
+
 /* Highest id plus one; the model's embedding may have more rows. */
 guint plumb_tokenizer_vocab_size (PlumbTokenizer *tokenizer);
 gint32 plumb_tokenizer_bos (PlumbTokenizer *tokenizer); /* -1: none */

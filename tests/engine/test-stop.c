@@ -137,6 +137,10 @@ test_resume_refused (Engine *engine, gconstpointer data)
   g_assert_cmpint (engine_call (engine, "run --resume"), ==, 2);
   g_assert_cmpint (engine_call (engine, "run $SPECS/sft.spec --run-dir r"), ==, 3);
   assert_has (engine->err, "--resume");
+  /* Removed and made again it is one run, not two. */
+  g_assert_cmpint (engine_shell (engine, "rm -r r"), ==, 0);
+  g_assert_cmpint (engine_call (engine, "run $SPECS/sft.spec --run-dir r"), ==, 0);
+  g_assert_cmpint (engine_shell (engine, "test $(\"$ENGINE\" status | grep -c /r$) = 1"), ==, 0);
 }
 
 static void

@@ -145,6 +145,12 @@ check_golden (Engine *engine, const char *name)
   if (engine_call (engine, "verify model %s -q", path) != 0)
     g_error ("%s: %s%s", name, engine->out, engine->err);
   assert_has (engine->out, "0 failed");
+  g_assert_cmpint (engine_call (engine, "generate --model %s --greedy --max-new-tokens 16 --prompt 'Once upon a time'",
+                                path), ==, 0);
+  assert_has (engine->out, "Once upon a time, there was a li");
+  g_assert_cmpint (engine_call (engine, "generate --model %s --greedy --max-new-tokens 8 --prompt 'Once upon'", path),
+                   ==, 0);
+  assert_has (engine->out, "Once upon a ti");
   static const char *const changes[] = {
     "s/\"prompt_ids\": *\\[ *1, */\"prompt_ids\": [1, 3, /", "s/\"greedy_ids\": *\\[/&7, /",
     "s/\"prompt_token_logprobs\": *\\[ *[^,]*, *-/&9/", "s/\"last_logits_first16\": *\\[ *-*/&9/",

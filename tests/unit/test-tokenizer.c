@@ -149,6 +149,18 @@ test_byte_level (void)
 }
 
 static void
+assert_after (PlumbTokenizer *tokenizer, const gint32 *before, gsize n_before, const gint32 *ids, gsize n,
+              const char *want)
+{
+  g_autoptr (GError) error = NULL;
+  g_autofree char *text
+      = plumb_tokenizer_decode_after (tokenizer, before, n_before, ids, n, TRUE, &error);
+
+  g_assert_no_error (error);
+  g_assert_cmpstr (text, ==, want);
+}
+
+static void
 test_byte_fallback (void)
 {
   static const char json[]
@@ -178,6 +190,13 @@ test_byte_fallback (void)
   assert_ids (tokenizer, "", -1, TRUE, (gint32[]){ 1 }, 1);
   assert_text (tokenizer, ids, 6, TRUE, "ab a\xc3\xa9");
   assert_text (tokenizer, ids, 5, TRUE, "ab a\xef\xbf\xbd");
+  /* A blank is stripped at the start of a text, not in the middle of one. */
+  assert_text (tokenizer, ids + 3, 1, TRUE, "a");
+  assert_after (tokenizer, ids, 3, ids + 3, 1, " a");
+  assert_after (tokenizer, ids, 1, ids + 3, 1, "a");
+  assert_after (tokenizer, ids, 0, ids + 3, 1, "a");
+  assert_after (tokenizer, ids, 3, ids, 0, "");
+  assert_after (tokenizer, ids, 5, ids + 5, 1, "\xef\xbf\xbd");
 }
 
 /* The plain search and the heap must merge alike, also where equal pairs overlap. */
