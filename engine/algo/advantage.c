@@ -2,7 +2,7 @@
 
 #include "engine/algo/advantage.h"
 
-#include <math.h>   // defines: sqrt
+#include <math.h>   // defines: fmax, fmin, sqrt
 #include <stddef.h> // defines: NULL
 
 #define STD_EPSILON 1e-9
@@ -42,14 +42,17 @@ static int
 group_moments (const struct plumb_experience *e, int first, int last, double *mean, double *deviation)
 {
   int n = 0;
-  double sum = 0, squares = 0;
+  double sum = 0, squares = 0, least = INFINITY, most = -INFINITY;
   for (int s = first; s < last; s++)
     if (e->scored[s])
       {
         sum += e->reward[s];
+        least = fmin (least, e->reward[s]);
+        most = fmax (most, e->reward[s]);
         n++;
       }
-  *mean = n ? sum / n : 0;
+  /* Equal rewards have no spread, although their mean may round. */
+  *mean = least == most ? most : n ? sum / n : 0;
   for (int s = first; s < last; s++)
     if (e->scored[s])
       squares += (e->reward[s] - *mean) * (e->reward[s] - *mean);

@@ -38,9 +38,12 @@ G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Options, options_clear)
 static PlumbSpec *
 find_spec (const Options *o, const char *path, GPtrArray *problems, GError **error)
 {
-  g_autofree char *own = o->run_dir ? g_build_filename (o->run_dir, PLUMB_RUN_SPEC, NULL) : NULL;
   if (o->resume || o->child)
-    return plumb_command_load_spec (own, o->assignments, problems, error);
+    {
+      g_autofree char *run = plumb_run_find (o->run_dir, error);
+      g_autofree char *own = run ? g_build_filename (run, PLUMB_RUN_SPEC, NULL) : NULL;
+      return own ? plumb_command_load_spec (own, o->assignments, problems, error) : NULL;
+    }
   if (!o->preset)
     return plumb_command_load_spec (path, o->assignments, problems, error);
   g_autoptr (PlumbSpec) spec = plumb_preset_load (o->preset, error);
@@ -66,6 +69,10 @@ find_folder (const Options *o, PlumbSpec *spec, GError **error)
                        "%s is running in another engine; stop it first", run);
           g_clear_pointer (&run, g_free);
         }
+      /* What --set changes holds for this attempt and for later ones. */
+      g_autofree char *file = run ? g_build_filename (run, PLUMB_RUN_SPEC, NULL) : NULL;
+      if (run && o->assignments && !plumb_spec_save (spec, file, error))
+        g_clear_pointer (&run, g_free);
       return run;
     }
   plumb_spec_resolve_settings (spec); /* the name may be automatic */

@@ -92,7 +92,9 @@ check_schedule (PlumbSpec *spec, GPtrArray *problems)
 {
   double evaluate = plumb_spec_get_real (spec, "eval.every");
 
-  if (evaluate > 0 && is_missing (spec, "data.eval"))
+  if (evaluate > 0 && plumb_spec_algorithm (spec) == PLUMB_ALGORITHM_SFT)
+    report (spec, problems, "eval.every", "set eval.every = off", "an sft run is not evaluated");
+  else if (evaluate > 0 && is_missing (spec, "data.eval"))
     report (spec, problems, "data.eval", "name held-out data, or set eval.every = off",
             "eval.every is set, but there is nothing to evaluate on");
 }

@@ -30,10 +30,11 @@ record_evaluation (PlumbRun *run, const PlumbBatch *batch, const char *name, dou
 {
   const struct plumb_experience *e = batch->experience;
   double sum = 0, best_sum = 0, length = 0;
-  int scored = 0, prompts = 0;
+  int prompts = 0;
   for (int p = 0; p < batch->prompts; p++)
     {
-      double best = 0;
+      double best = 0, own = 0;
+      int n = 0;
       gboolean any = FALSE;
       for (int s = p * batch->samples; s < (p + 1) * batch->samples; s++)
         {
@@ -42,18 +43,21 @@ record_evaluation (PlumbRun *run, const PlumbBatch *batch, const char *name, dou
             continue;
           best = any ? MAX (best, e->reward[s]) : e->reward[s];
           any = TRUE;
-          sum += e->reward[s];
-          scored++;
+          own += e->reward[s];
+          n++;
         }
       best_sum += best;
+      sum += any ? own / n : 0;
       prompts += any;
     }
-  *pass1 = scored ? sum / scored : 0;
+  if (prompts == 0)
+    return; /* nothing was scored: not measured, not 0 */
+  *pass1 = sum / prompts;
   g_autofree char *first = g_strdup_printf ("eval/%s/pass1", name);
   g_autofree char *any_of = g_strdup_printf ("eval/%s/passk", name);
   g_autofree char *lengths = g_strdup_printf ("eval/%s/length", name);
   plumb_run_point (run, first, *pass1);
-  if (batch->samples > 1 && prompts > 0)
+  if (batch->samples > 1)
     plumb_run_point (run, any_of, best_sum / prompts);
   plumb_run_point (run, lengths, length / e->sequences);
 }

@@ -72,6 +72,7 @@ plumb_run_begin_phase (PlumbRun *run, const char *name)
   g_free (run->status->phase);
   run->status->phase = g_strdup (name);
   run->status->progressed = run->phase_start;
+  run->silence_told = FALSE;
   plumb_run_tick (run, 0, 0);
 }
 

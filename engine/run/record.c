@@ -128,9 +128,12 @@ plumb_run_record_batch (PlumbRun *run, const PlumbBatch *batch, const struct plu
   record_lengths (run, batch);
   record_gap (run, batch->experience);
   record_reference (run, batch->experience);
-  plumb_run_point (run, "reward/return", groups->mean_return);
-  plumb_run_point (run, "reward/group_std", groups->mean_std);
-  plumb_run_point (run, "reward/flat_groups", groups->groups ? (double) groups->flat / groups->groups : 1);
+  if (groups->groups > 0)
+    {
+      plumb_run_point (run, "reward/return", groups->mean_return);
+      plumb_run_point (run, "reward/group_std", groups->mean_std);
+      plumb_run_point (run, "reward/flat_groups", (double) groups->flat / groups->groups);
+    }
   plumb_run_point (run, "rollout/running", batch->running);
   plumb_run_point (run, "rollout/kv_used", batch->kv_used);
   plumb_run_point (run, "rollout/prefix_hits",

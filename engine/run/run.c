@@ -169,6 +169,27 @@ check_telemetry (PlumbRun *run)
   plumb_progress_say (run->progress, "warning: %s; the run goes on", error->message);
 }
 
+/* The policy as a Hugging Face folder RUN/export/step-NNNNNN. */
+static gboolean
+export_model (PlumbRun *run, GError **error)
+{
+  g_autofree char *folder = g_build_filename (run->dir, PLUMB_RUN_EXPORT, NULL);
+  g_autofree char *name = g_strdup_printf ("step-%06" G_GINT64_FORMAT, run->position.step);
+  if (!plumb_run_save_model (run, folder, name, error))
+    return FALSE;
+  plumb_progress_say (run->progress, "model exported to %s/%s", folder, name);
+  return TRUE;
+}
+
+/* A checkpoint, and an export of it where each is wanted. */
+static gboolean
+save_checkpoint (PlumbRun *run, GError **error)
+{
+  return plumb_run_save_checkpoint (run, error)
+         && (g_strcmp0 (plumb_spec_get_text (run->spec, "checkpoint.export"), "every") != 0
+             || export_model (run, error));
+}
+
 static gboolean
 after_step (PlumbRun *run, GError **error)
 {
@@ -182,7 +203,7 @@ after_step (PlumbRun *run, GError **error)
     }
   else if (!evaluate_if_due (run, error))
     return FALSE;
-  if ((over || (every > 0 && run->position.step % every == 0)) && !plumb_run_save_checkpoint (run, error))
+  if ((over || (every > 0 && run->position.step % every == 0)) && !save_checkpoint (run, error))
     return FALSE;
   check_telemetry (run);
   show_progress (run, FALSE);
@@ -203,7 +224,7 @@ loop (PlumbRun *run, gboolean *stopped, GError **error)
       if (!ok || !after_step (run, error))
         return FALSE;
     }
-  return plumb_run_save_checkpoint (run, error);
+  return save_checkpoint (run, error);
 }
 
 static void
@@ -222,21 +243,15 @@ tell_showpieces (PlumbRun *run)
     }
 }
 
-/* A finished run: last evaluation, answers "after", export. */
+/* A finished run: answers "after", export. */
 static gboolean
 conclude (PlumbRun *run, GError **error)
 {
-  const char *when = plumb_spec_get_text (run->spec, "checkpoint.export");
   if (run->position.stage == PLUMB_STAGE_ONLINE && !plumb_run_show (run, TRUE, error))
     return FALSE;
-  if (g_strcmp0 (when, "never") != 0)
-    {
-      g_autofree char *folder = g_build_filename (run->dir, PLUMB_RUN_EXPORT, NULL);
-      g_autofree char *name = g_strdup_printf ("step-%06" G_GINT64_FORMAT, run->position.step);
-      if (!plumb_run_save_model (run, folder, name, error))
-        return FALSE;
-      plumb_progress_say (run->progress, "model exported to %s/%s", folder, name);
-    }
+  if (g_strcmp0 (plumb_spec_get_text (run->spec, "checkpoint.export"), "end") == 0
+      && !export_model (run, error))
+    return FALSE;
   tell_showpieces (run);
   return TRUE;
 }
@@ -320,6 +335,15 @@ begin (PlumbRun *run, PlumbRunInputs *in, gint64 from_step, GError **error)
     {
       if (!plumb_run_load_checkpoint (run, from_step, error))
         return FALSE;
+      g_autofree char *kept = g_build_filename (run->dir, "reference", "model", NULL);
+      if (run->position.stage == PLUMB_STAGE_ONLINE && run->reference_kept
+          && !g_file_test (kept, G_FILE_TEST_IS_DIR))
+        {
+          g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
+                       "algorithm.kl.coefficient was 0 when the reinforcement began, so its reference was not kept; "
+                       "set model.reference, or the coefficient back to 0");
+          return FALSE;
+        }
       if (run->position.stage == PLUMB_STAGE_ONLINE)
         run->status->total_steps = run->position.step - run->position.stage_step
                                    + run->steps[PLUMB_STAGE_ONLINE];
@@ -414,9 +438,12 @@ disappear (PlumbRun *run, gboolean stopped, const GError *failure)
   run->status->exit_code = code;
   g_free (run->status->message);
   run->status->message = failure ? g_strdup (failure->message) : NULL;
+  /* The one must not keep the other from being written. */
   if (!plumb_telemetry_end_attempt (run->telemetry, outcome, code, run->position.step,
-                                    failure ? failure->message : NULL, &error)
-      || !plumb_run_write_state (run, &error))
+                                    failure ? failure->message : NULL, &error))
+    g_warning ("%s", error->message);
+  g_clear_error (&error);
+  if (!plumb_run_write_state (run, &error))
     g_warning ("%s", error->message);
   plumb_run_clear_stop (run->dir);
   return code;

@@ -126,6 +126,7 @@ plumb_memory_plan_make (PlumbMemoryPlan *plan, const PlumbWorkerSettings *s, Plu
   plan->activations
       = plumb_trainer_activation_bytes (config, s->type, positions, s->tokens_per_micro_batch);
   plan->workspace = plumb_worker_workspace (s, config);
+  plan->checkpoint = plan->state - plan->state / (s->type == DEV_BF16 ? 4 : 3); /* all but the gradients */
   if (s->reference)
     plan->reference = plan->weights;
   if (s->rollout.max_new_tokens == 0)
@@ -146,15 +147,16 @@ plumb_memory_plan_total (const PlumbMemoryPlan *p)
 gsize
 plumb_memory_plan_needed (const PlumbMemoryPlan *p)
 {
-  return p->weights + p->packed + p->reference + p->state + p->activations + p->rollout + p->workspace;
+  return p->weights + p->packed + p->reference + p->state + p->activations + p->rollout + p->workspace
+         + p->checkpoint;
 }
 
 char *
 plumb_memory_plan_to_text (const PlumbMemoryPlan *p)
 {
   return g_strdup_printf ("%.1f MB: program %.1f, weights %.1f, packed copies %.1f, reference %.1f, gradients and optimizer "
-                          "%.1f, activations %.1f, rollout %.1f, workspace %.1f",
+                          "%.1f, activations %.1f, rollout %.1f, workspace %.1f, checkpoint %.1f",
                           plumb_memory_plan_total (p) / 1e6, p->program / 1e6, p->weights / 1e6, p->packed / 1e6,
                           p->reference / 1e6, p->state / 1e6, p->activations / 1e6, p->rollout / 1e6,
-                          p->workspace / 1e6);
+                          p->workspace / 1e6, p->checkpoint / 1e6);
 }

@@ -30,6 +30,7 @@ typedef struct
 {
   gsize program; /* what the process holds before the models: libraries, data, tokenizer */
   gsize weights, packed, reference, state, activations, rollout, workspace;
+  gsize checkpoint; /* host copies while the optimizer state is written */
 } PlumbMemoryPlan;
 
 gboolean plumb_memory_plan_make (PlumbMemoryPlan *plan, const PlumbWorkerSettings *settings,

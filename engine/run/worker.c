@@ -55,8 +55,9 @@ reply (Worker *self, PlumbMessageKind kind, GVariant *body, GError **error)
 
 /* Tells now and then that work goes on, and hears whether it still should. */
 static gboolean
-report_progress (Worker *self, gint64 done, gint64 of, GError **error)
+report_progress (gint64 done, gint64 of, gpointer data, GError **error)
 {
+  Worker *self = data;
   gint64 now = g_get_monotonic_time ();
   if (now - self->last_progress < PROGRESS_INTERVAL)
     return TRUE;
@@ -87,10 +88,11 @@ check_reference (Worker *self, GError **error)
 {
   const PlumbModelConfig *a = self->policy->config, *b = self->reference->config;
   if (a->vocabulary == b->vocabulary && a->width == b->width && a->layers == b->layers && a->mlp == b->mlp
-      && a->heads == b->heads && a->groups == b->groups && a->head_size == b->head_size)
+      && a->heads == b->heads && a->groups == b->groups && a->head_size == b->head_size
+      && self->reference->positions >= self->policy->positions)
     return TRUE;
   g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
-               "model.reference %s has another shape than model.policy %s", self->settings.reference,
+               "model.reference %s has another shape, or a shorter context, than model.policy %s", self->settings.reference,
                self->settings.policy);
   return FALSE;
 }
@@ -111,6 +113,7 @@ open_models (Worker *self, GError **error)
   self->trainer = plumb_trainer_new (self->policy, &s->optimizer, s->tokens_per_micro_batch, error);
   if (!self->trainer)
     return FALSE;
+  plumb_trainer_set_progress (self->trainer, report_progress, self);
   if (s->type == DEV_BF16)
     {
       g_autoptr (PlumbSafetensors) tensors = plumb_safetensors_open_model (s->policy, error);
@@ -275,7 +278,7 @@ handle_generate (Worker *self, GVariant *body, GError **error)
   for (gboolean idle = FALSE; !idle;)
     {
       if (!plumb_rollout_advance (self->rollout, &idle, error)
-          || !report_progress (self, collected.ordinals->len, total, error))
+          || !report_progress (collected.ordinals->len, total, self, error))
         {
           plumb_rollout_abort (self->rollout);
           return NULL;

@@ -17,6 +17,8 @@ struct _PlumbTrainer
   double *square_sum;       /* on the device */
   PlumbBuffers *buffers;
   gint64 updates;
+  PlumbTrainerProgress progress; /* or NULL */
+  gpointer progress_data;
 };
 
 G_END_DECLS

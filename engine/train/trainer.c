@@ -87,6 +87,19 @@ plumb_trainer_free (PlumbTrainer *self)
   g_free (self);
 }
 
+void
+plumb_trainer_set_progress (PlumbTrainer *self, PlumbTrainerProgress progress, gpointer data)
+{
+  self->progress = progress;
+  self->progress_data = data;
+}
+
+static gboolean
+report (PlumbTrainer *self, gint64 done, gint64 of, GError **error)
+{
+  return !self->progress || self->progress (done, of, self->progress_data, error);
+}
+
 PlumbModel *
 plumb_trainer_model (PlumbTrainer *self)
 {
@@ -206,6 +219,8 @@ plumb_trainer_log_probs (PlumbTrainer *self, PlumbModel *model, const struct plu
             entropies[origin] = row_entropies[r];
         }
       start = (guint) end;
+      if (!report (self, e->offsets[end], e->tokens, error))
+        return FALSE;
     }
   return TRUE;
 }
@@ -309,7 +324,8 @@ plumb_trainer_accumulate (PlumbTrainer *self, const struct plumb_experience *e, 
   for (guint i = 0, start = 0; i < ends->len; i++)
     {
       int end = g_array_index (ends, int, i);
-      if (!accumulate_one (self, e, sequences + start, end - (int) start, loss, statistics, error))
+      if (!accumulate_one (self, e, sequences + start, end - (int) start, loss, statistics, error)
+          || !report (self, end, n, error))
         return FALSE;
       start = (guint) end;
     }

@@ -44,6 +44,11 @@ gsize plumb_trainer_state_bytes (const PlumbModelConfig *config, enum dev_type t
 gsize plumb_trainer_activation_bytes (const PlumbModelConfig *config, enum dev_type type, int positions,
                                       int tokens_per_micro_batch);
 
+/* Called after each micro-batch of log_probs and accumulate with tokens done and in all; FALSE with an error ends
+ * the call. */
+typedef gboolean (*PlumbTrainerProgress) (gint64 done, gint64 of, gpointer data, GError **error);
+void plumb_trainer_set_progress (PlumbTrainer *trainer, PlumbTrainerProgress progress, gpointer data);
+
 PlumbModel *plumb_trainer_model (PlumbTrainer *trainer);
 /* The master weights in fp32: (table->elements) on the device. */
 float *plumb_trainer_master (PlumbTrainer *trainer);
