@@ -149,6 +149,15 @@ rotate (PlumbRun *run, GError **error)
   return TRUE;
 }
 
+/* What was recorded up to a checkpoint is on disk before it: a run that dies right after goes on without a hole. */
+static void
+flush_telemetry (PlumbRun *run)
+{
+  g_autoptr (GError) error = NULL;
+  if (!plumb_telemetry_flush (run->telemetry, &error))
+    plumb_run_tell_telemetry (run, error);
+}
+
 gboolean
 plumb_run_save_checkpoint (PlumbRun *run, GError **error)
 {
@@ -168,6 +177,8 @@ plumb_run_save_checkpoint (PlumbRun *run, GError **error)
     }
   gboolean ok = ask_folder (run, PLUMB_MESSAGE_SAVE, aside, NULL, error) && write_position (run, aside, error)
                 && plumb_sync_folder (aside, error);
+  if (ok)
+    flush_telemetry (run);
   if (ok && g_rename (aside, path) != 0)
     {
       g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "%s: cannot rename into place: %s", path,

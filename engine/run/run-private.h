@@ -141,6 +141,9 @@ gboolean plumb_run_evaluate (PlumbRun *run, PlumbDataSet *set, const char *name,
 /* Answers to a few fixed prompts: before the training, then after it; told at the end. */
 gboolean plumb_run_show (PlumbRun *run, gboolean after, GError **error);
 
+/* run.c */
+void plumb_run_tell_telemetry (PlumbRun *run, const GError *error);
+
 /* checkpoint.c */
 gboolean plumb_run_save_checkpoint (PlumbRun *run, GError **error);
 gboolean plumb_run_load_checkpoint (PlumbRun *run, gint64 step, GError **error);

@@ -159,14 +159,20 @@ evaluate_if_due (PlumbRun *run, GError **error)
 }
 
 /* Telemetry that cannot be written is told once, and does not end the training. */
+void
+plumb_run_tell_telemetry (PlumbRun *run, const GError *error)
+{
+  if (!run->telemetry_told)
+    plumb_progress_say (run->progress, "warning: %s; the run goes on", error->message);
+  run->telemetry_told = TRUE;
+}
+
 static void
 check_telemetry (PlumbRun *run)
 {
   g_autoptr (GError) error = NULL;
-  if (plumb_telemetry_check (run->telemetry, &error) || run->telemetry_told)
-    return;
-  run->telemetry_told = TRUE;
-  plumb_progress_say (run->progress, "warning: %s; the run goes on", error->message);
+  if (!plumb_telemetry_check (run->telemetry, &error))
+    plumb_run_tell_telemetry (run, error);
 }
 
 /* The policy as a Hugging Face folder RUN/export/step-NNNNNN. */
