@@ -27,6 +27,8 @@ plumb_model_session_open (PlumbModelSession *session, const char *dir, const cha
     session->model = plumb_model_load (session->device, dir, type, 0, error);
   if (session->model && with_tokenizer)
     session->tokenizer = plumb_tokenizer_load (dir, error);
+  if (session->tokenizer)
+    plumb_model_limit_vocabulary (session->model, (int) plumb_tokenizer_vocab_size (session->tokenizer));
   return session->model && (session->tokenizer || !with_tokenizer);
 }
 

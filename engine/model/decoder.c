@@ -190,6 +190,13 @@ plumb_model_free (PlumbModel *model)
   g_free (model);
 }
 
+void
+plumb_model_limit_vocabulary (PlumbModel *model, int vocabulary)
+{
+  if (vocabulary > 0)
+    model->head.rows = MIN (vocabulary, model->config->vocabulary);
+}
+
 void *
 plumb_model_weights (PlumbModel *model)
 {

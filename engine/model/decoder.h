@@ -47,6 +47,10 @@ gsize plumb_model_bytes (PlumbDevice *device, const PlumbModelConfig *config, en
 
 void *plumb_model_weights (PlumbModel *model);
 
+/* Ids at and above `vocabulary` do not exist: a table padded beyond the tokenizer's ids neither samples them nor
+ * counts them in log-probs. */
+void plumb_model_limit_vocabulary (PlumbModel *model, int vocabulary);
+
 /* Fills the rope tables for frequencies (D / 2) in radians per position. */
 void plumb_model_set_rope (PlumbModel *model, const double *frequencies);
 

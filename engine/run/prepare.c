@@ -267,6 +267,7 @@ plumb_run_make_settings (PlumbWorkerSettings *s, const PlumbRunInputs *in, const
   s->policy = g_strdup (in->start_model);
   s->type = g_str_equal (plumb_spec_get_text (spec, "model.precision"), "bf16") ? DEV_BF16 : DEV_F32;
   s->max_length = length;
+  s->vocabulary = (int) plumb_tokenizer_vocab_size (in->tokenizer);
   s->optimizer.beta1 = betas->len > 0 ? g_array_index (betas, double, 0) : 0.9;
   s->optimizer.beta2 = betas->len > 1 ? g_array_index (betas, double, 1) : 0.95;
   s->optimizer.epsilon = plumb_spec_get_real (spec, "train.epsilon");

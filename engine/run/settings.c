@@ -24,7 +24,7 @@ typedef struct
   double *real;
 } Number;
 
-#define N_NUMBERS 15
+#define N_NUMBERS 16
 
 static void
 list_numbers (PlumbWorkerSettings *s, int *type, Number numbers[N_NUMBERS])
@@ -33,6 +33,7 @@ list_numbers (PlumbWorkerSettings *s, int *type, Number numbers[N_NUMBERS])
     { "type", type, NULL },
     { "reference-from-policy", &s->reference_from_policy, NULL },
     { "max-length", &s->max_length, NULL },
+    { "vocabulary", &s->vocabulary, NULL },
     { "micro-batch", &s->tokens_per_micro_batch, NULL },
     { "max-running", &s->rollout.max_running, NULL },
     { "page-tokens", &s->rollout.page_tokens, NULL },

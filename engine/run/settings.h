@@ -14,6 +14,7 @@ typedef struct
   gboolean reference_from_policy; /* the reference is what the policy is when its stage begins */
   enum dev_type type;
   int max_length;      /* 0: the model's own */
+  int vocabulary;      /* ids of the tokenizer; 0: the model's own */
   PlumbOptimizerOptions optimizer;
   int tokens_per_micro_batch;
   PlumbRolloutPlan rollout; /* max_new_tokens 0: no generation */

@@ -104,11 +104,13 @@ open_models (Worker *self, GError **error)
   self->policy = plumb_model_load (self->device, s->policy, s->type, s->max_length, error);
   if (!self->policy)
     return FALSE;
+  plumb_model_limit_vocabulary (self->policy, s->vocabulary);
   if (s->reference)
     {
       self->reference = plumb_model_load (self->device, s->reference, s->type, s->max_length, error);
       if (!self->reference || !check_reference (self, error))
         return FALSE;
+      plumb_model_limit_vocabulary (self->reference, s->vocabulary);
     }
   self->trainer = plumb_trainer_new (self->policy, &s->optimizer, s->tokens_per_micro_batch, error);
   if (!self->trainer)

@@ -4,6 +4,8 @@
 
 #include "config.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "engine/core/error.h"
@@ -157,6 +159,41 @@ generate (Fixture *f, const PlumbRolloutPlan *plan, const int *order, PlumbRollo
   return run_all (rollout, statistics);
 }
 
+/* Ids beyond the tokenizer's are never sampled, and take no share of the probability. */
+static void
+test_padded_vocabulary (Fixture *f, gconstpointer data)
+{
+  enum { LIMIT = 20 };
+  const PlumbRolloutPlan plan = { .max_running = 64, .max_prompt = 65, .max_new_tokens = 40 };
+  PlumbRolloutStatistics statistics;
+  g_autoptr (GError) error = NULL;
+  plumb_model_limit_vocabulary (f->model, LIMIT);
+  g_autofree char *text = generate (f, &plan, NULL, &statistics);
+  g_auto (GStrv) tokens = g_strsplit_set (text, " \n", -1);
+  for (int i = 0; tokens[i]; i++)
+    if (strchr (tokens[i], ':'))
+      g_assert_cmpint (atoi (tokens[i]), <, LIMIT);
+  PlumbBufferPlan buffer_plan = { .tokens = LIMIT, .sequences = 1 };
+  g_autoptr (PlumbBuffers) buffers = plumb_buffers_new (f->model, &buffer_plan, &error);
+  g_assert_no_error (error);
+  gint32 ids[] = { 5, 6, 7 }, offsets[] = { 0, 3 }, rows[LIMIT], targets[LIMIT];
+  float log_probs[LIMIT];
+  double sum = 0;
+  PlumbPass pass = { .sequences = 1, .ids = ids, .offsets = offsets };
+  for (int i = 0; i < LIMIT; i++)
+    {
+      rows[i] = 2;
+      targets[i] = i;
+    }
+  plumb_model_forward (f->model, buffers, &pass, &error);
+  g_assert_no_error (error);
+  plumb_model_log_probs (f->model, buffers, rows, targets, LIMIT, 1, log_probs, NULL, &error);
+  g_assert_no_error (error);
+  for (int i = 0; i < LIMIT; i++)
+    sum += exp (log_probs[i]);
+  g_assert_cmpfloat_with_epsilon (sum, 1, 1e-5);
+}
+
 /* The same completions to the last bit, whatever rides along, in whichever pages. */
 static void
 test_batches (Fixture *f, gconstpointer data)
@@ -286,6 +323,7 @@ main (int argc, char **argv)
   g_test_add_func ("/kv-pages/counts", test_pages);
   g_test_add_func ("/kv-pages/misused", test_pages_misused);
 #define ADD(name, function) g_test_add ("/rollout/" name, Fixture, NULL, set_up, function, tear_down)
+  ADD ("padded-vocabulary", test_padded_vocabulary);
   ADD ("batches", test_batches);
   ADD ("again", test_again);
   ADD ("limits", test_limits);
