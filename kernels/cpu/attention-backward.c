@@ -24,16 +24,6 @@ struct block
   float lse[QUERIES], delta[QUERIES];
 };
 
-CPU_CLONES static float
-dot_row (const float *a, const float *b, int n)
-{
-  float sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (int i = 0; i < n; i++)
-    sum += a[i] * b[i];
-  return sum;
-}
-
 /* Probabilities of a tile from lse, and dS = P (dP - delta); lanes that the query does not see are 0. */
 CPU_INLINE void
 tile_gradient (tile *p, tile *ds, const struct block *b, int k, int first)
@@ -102,13 +92,6 @@ run_block (const struct group *g, const struct block *b, int n)
 #undef BODY
 }
 
-CPU_CLONES static void
-scale_row (float *x, float factor, int n)
-{
-  for (int i = 0; i < n; i++)
-    x[i] *= factor;
-}
-
 struct backward
 {
   void *dq, *dk, *dv;
@@ -156,10 +139,10 @@ group_backward (const struct backward *b, int s, int index_of_group, float *scra
         {
           query[i] = query_at (&queries, index + i);
           block.lse[i] = b->lse[(size_t) query[i].row * b->shape->heads + query[i].head];
-          block.delta[i] = dot_row (dout + (size_t) i * padded, out + (size_t) i * padded, size);
+          block.delta[i] = cpu_row_dot (dout + (size_t) i * padded, out + (size_t) i * padded, size);
         }
       run_block (&group, &block, n);
-      scale_row (block.dq, b->shape->scale, n * padded);
+      cpu_row_scale (block.dq, b->shape->scale, n * padded);
       for (int i = 0; i < n; i++)
         cpu_row_store (typed_at_mut (b->dq, ((size_t) query[i].row * b->shape->heads + query[i].head) * size,
                                      b->type),

@@ -15,13 +15,6 @@ cpu_embed_forward (struct dev_context *context, float *x, const void *table, con
     cpu_row_load (x + (size_t) i * width, typed_at (table, (size_t) ids[i] * width, type), width, type);
 }
 
-CPU_CLONES static void
-add_row (float *to, const float *from, int n)
-{
-  for (int i = 0; i < n; i++)
-    to[i] += from[i];
-}
-
 /* Each thread owns a range of the vocabulary and walks all tokens in order, so equal ids add up in the
  * same order whatever the number of threads. */
 void
@@ -35,5 +28,5 @@ cpu_embed_backward (struct dev_context *context, float *dtable, const float *dx,
   for (int part = 0; part < parts; part++)
     for (int i = 0; i < t; i++)
       if (ids[i] % parts == part && ids[i] != fixed)
-        add_row (dtable + (size_t) ids[i] * width, dx + (size_t) i * width, width);
+        cpu_row_add (dtable + (size_t) ids[i] * width, dx + (size_t) i * width, width);
 }

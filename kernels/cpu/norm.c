@@ -92,13 +92,6 @@ norm_row_backward (float *dx, float *dweight, const float *dout, const float *su
     }
 }
 
-CPU_CLONES static void
-add_row (float *to, const float *from, int n)
-{
-  for (int i = 0; i < n; i++)
-    to[i] += from[i];
-}
-
 /* Rows are cut into a fixed number of parts, each with its own sum of dweight, added in order: the result
  * does not depend on the number of threads. */
 #define PARTS 8
@@ -135,5 +128,5 @@ cpu_add_norm_backward (struct dev_context *context, float *dx, void *dx_typed, f
         }
     }
   for (int part = 0; part < PARTS; part++)
-    add_row (dweight, partial + (size_t) part * width, width);
+    cpu_row_add (dweight, partial + (size_t) part * width, width);
 }

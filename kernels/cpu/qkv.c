@@ -9,13 +9,6 @@
 #include <math.h> // defines: sqrtf
 #include <omp.h>  // defines: omp_get_thread_num
 
-CPU_CLONES static void
-add_row (float *to, const float *from, int n)
-{
-  for (int i = 0; i < n; i++)
-    to[i] += from[i];
-}
-
 /* Normalises one head in place and returns rstd. */
 CPU_CLONES static float
 norm_head (float *x, const float *weight, float eps, int n)
@@ -52,7 +45,7 @@ load_raw (float *row, const void *raw, const struct dev_qkv *qkv, float *scratch
   if (!qkv->bias)
     return;
   cpu_row_load (scratch, qkv->bias, width, type);
-  add_row (row, scratch, width);
+  cpu_row_add (row, scratch, width);
 }
 
 void
@@ -163,7 +156,7 @@ backward_rows (const struct backward *b, float *row, float *sums, int first, int
                                 norm + key * size, b->qkv->eps, size);
         }
       if (b->qkv->bias)
-        add_row (sums, row, b->width);
+        cpu_row_add (sums, row, b->width);
       cpu_row_store (typed_at_mut (b->draw, (size_t) t * b->width, b->type), row, b->width, b->type);
     }
 }
@@ -196,10 +189,10 @@ cpu_qkv_backward (struct dev_context *context, void *draw, float *dbias, float *
     {
       float *from = partial + part * sums;
       if (qkv->bias && dbias)
-        add_row (dbias, from, b.width);
+        cpu_row_add (dbias, from, b.width);
       if (qkv->q_norm && dq_norm)
-        add_row (dq_norm, from + b.width, shape->head_size);
+        cpu_row_add (dq_norm, from + b.width, shape->head_size);
       if (qkv->k_norm && dk_norm)
-        add_row (dk_norm, from + b.width + shape->head_size, shape->head_size);
+        cpu_row_add (dk_norm, from + b.width + shape->head_size, shape->head_size);
     }
 }

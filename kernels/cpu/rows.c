@@ -35,6 +35,30 @@ cpu_row_store (void *to, const float *from, size_t n, enum dev_type type)
     values[i] = bf16_from_float (from[i]);
 }
 
+CPU_CLONES void
+cpu_row_add (float *to, const float *from, int n)
+{
+  for (int i = 0; i < n; i++)
+    to[i] += from[i];
+}
+
+CPU_CLONES void
+cpu_row_scale (float *x, float factor, int n)
+{
+  for (int i = 0; i < n; i++)
+    x[i] *= factor;
+}
+
+CPU_CLONES float
+cpu_row_dot (const float *a, const float *b, int n)
+{
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int i = 0; i < n; i++)
+    sum += a[i] * b[i];
+  return sum;
+}
+
 void
 cpu_convert (struct dev_context *context, void *to, enum dev_type to_type, const void *from,
              enum dev_type from_type, size_t n)

@@ -7,16 +7,6 @@
 
 #include <omp.h> // defines: omp_get_thread_num
 
-CPU_CLONES static float
-dot_row (const float *a, const float *b, int n)
-{
-  float sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (int i = 0; i < n; i++)
-    sum += a[i] * b[i];
-  return sum;
-}
-
 CPU_CLONES static void
 add_scaled_row (float *to, const float *from, float factor, int n)
 {
@@ -45,7 +35,7 @@ cpu_value_forward (struct dev_context *context, float *values, const void *h, co
       float *row = (float *) (scratch + (size_t) omp_get_thread_num () * stride);
       cpu_row_load (row, typed_at (h, (size_t) i * width, type), width, type);
       cpu_row_load (row + width, weight, width, type);
-      values[i] = dot_row (row, row + width, width);
+      values[i] = cpu_row_dot (row, row + width, width);
     }
 }
 

@@ -99,6 +99,11 @@ vector_log (float x)
 void cpu_row_load (float *to, const void *from, size_t n, enum dev_type type);
 void cpu_row_store (void *to, const float *from, size_t n, enum dev_type type);
 
+/* Sums, multiples and products of float rows. */
+void cpu_row_add (float *to, const float *from, int n);
+void cpu_row_scale (float *x, float factor, int n);
+float cpu_row_dot (const float *a, const float *b, int n);
+
 /* Element i of a typed array. */
 CPU_INLINE const void *
 typed_at (const void *base, size_t i, enum dev_type type)
