@@ -32,7 +32,7 @@ typedef struct
   PlumbCompletion *completion;
   int prompt_length;
   GArray *pages; /* of int */
-  int reserved;  /* pages still promised to it */
+  int reserved;  /* pages that it was promised in all, shared ones counted */
 } Sample;
 
 struct _PlumbRollout

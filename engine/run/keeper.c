@@ -33,12 +33,6 @@ plumb_run_install_signals (void)
   signal (SIGPIPE, SIG_IGN);
 }
 
-int
-plumb_run_signals (void)
-{
-  return signals;
-}
-
 gboolean
 plumb_run_should_stop (PlumbRun *run)
 {

@@ -60,7 +60,6 @@ struct _PlumbRun
   PlumbDataCursor *cursor;                  /* in the present stage's data */
   PlumbPosition position;
   gint64 steps[2];                          /* of each stage; supervised: at most */
-  char *start_model;                        /* folder that the policy starts from */
   GArray *stop_ids;                         /* gint32 */
   guint64 memory_planned;
   gint64 bad_steps;                         /* updates in a row without a finite gradient */
@@ -80,7 +79,6 @@ struct _PlumbRun
 
 /* keeper.c: heartbeat, phases and signals. */
 void plumb_run_install_signals (void);
-int plumb_run_signals (void); /* SIGINT or SIGTERM received so far */
 gboolean plumb_run_should_stop (PlumbRun *run);
 void plumb_run_begin_phase (PlumbRun *run, const char *name);
 void plumb_run_end_phase (PlumbRun *run);

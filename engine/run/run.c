@@ -320,7 +320,6 @@ take_inputs (PlumbRun *run, PlumbRunInputs *in)
   run->eval = in->eval;
   run->warmup = in->warmup;
   run->reward = in->reward;
-  run->start_model = in->start_model;
   plumb_run_count_steps (in, run->steps);
   run->status->total_steps = run->steps[PLUMB_STAGE_SUPERVISED] + run->steps[PLUMB_STAGE_ONLINE];
   run->position.stage = run->steps[PLUMB_STAGE_SUPERVISED] > 0 ? PLUMB_STAGE_SUPERVISED : PLUMB_STAGE_ONLINE;

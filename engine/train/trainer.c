@@ -100,24 +100,6 @@ report (PlumbTrainer *self, gint64 done, gint64 of, GError **error)
   return !self->progress || self->progress (done, of, self->progress_data, error);
 }
 
-PlumbModel *
-plumb_trainer_model (PlumbTrainer *self)
-{
-  return self->model;
-}
-
-float *
-plumb_trainer_master (PlumbTrainer *self)
-{
-  return self->master ? self->master : plumb_model_weights (self->model);
-}
-
-gint64
-plumb_trainer_updates (PlumbTrainer *self)
-{
-  return self->updates;
-}
-
 gboolean
 plumb_trainer_load_master (PlumbTrainer *self, PlumbSafetensors *tensors, GError **error)
 {

@@ -49,9 +49,6 @@ gsize plumb_trainer_activation_bytes (const PlumbModelConfig *config, enum dev_t
 typedef gboolean (*PlumbTrainerProgress) (gint64 done, gint64 of, gpointer data, GError **error);
 void plumb_trainer_set_progress (PlumbTrainer *trainer, PlumbTrainerProgress progress, gpointer data);
 
-PlumbModel *plumb_trainer_model (PlumbTrainer *trainer);
-/* The master weights in fp32: (table->elements) on the device. */
-float *plumb_trainer_master (PlumbTrainer *trainer);
 /* Takes better master weights than the rounded ones of the model from its files (bf16 models). */
 gboolean plumb_trainer_load_master (PlumbTrainer *trainer, PlumbSafetensors *tensors, GError **error);
 
@@ -80,8 +77,6 @@ gboolean plumb_trainer_step (PlumbTrainer *trainer, double learning_rate, PlumbS
 
 /* Gradients so far, on the host (table->elements), for inspection. */
 gboolean plumb_trainer_gradients (PlumbTrainer *trainer, float *host, GError **error);
-
-gint64 plumb_trainer_updates (PlumbTrainer *trainer);
 
 /* Optimizer state as safetensors (moments, master weights of a bf16 model, number of updates). */
 gboolean plumb_trainer_save_state (PlumbTrainer *trainer, const char *path, GError **error);
