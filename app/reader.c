@@ -12,9 +12,9 @@
 #define HIDDEN_INTERVAL (2 * G_TIME_SPAN_SECOND)
 #define STATE_INTERVAL (1 * G_TIME_SPAN_SECOND)
 #define LIST_INTERVAL (5 * G_TIME_SPAN_SECOND)
-#define FIRST_CHARTS 6 /* of the default ones: their history is read before all else */
+#define FIRST_CHARTS 4 /* of the default ones, in sight at once: their history is read before all else */
 #define MOST_IN_FLIGHT                                                                             \
-  32 /* updates of a run that wait in the main loop: then the thread waits too */
+  64 /* updates of a run that wait in the main loop: then the thread waits too */
 
 /* A way through the rows of a run: the metrics of the first charts with all events, or the rest. */
 typedef struct
