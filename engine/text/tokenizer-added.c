@@ -8,17 +8,17 @@
 #include "engine/text/tokenizer-private.h"
 
 static void
-token_clear (gpointer data)
+token_clear (PlumbAddedToken *token)
 {
-  g_free (((PlumbAddedToken *)data)->content);
+  g_clear_pointer (&token->content, g_free);
 }
 
-static gboolean
-read_token (PlumbAddedToken *token, PlumbJsonScan *scan)
+gboolean
+plumb_added_token_read (PlumbAddedToken *token, PlumbJsonScan *scan)
 {
   g_autoptr (GString) key = g_string_new (NULL);
   g_autoptr (GString) content = g_string_new (NULL);
-  gint64 id = -1;
+  gint64 id = token->id;
 
   if (!plumb_json_enter_object (scan))
     return FALSE;
@@ -39,7 +39,7 @@ read_token (PlumbAddedToken *token, PlumbJsonScan *scan)
       plumb_json_get_boolean (scan, &token->single_word);
     else
       plumb_json_skip (scan);
-  if (scan->message == NULL && (id < 0 || id > G_MAXINT32 - 1))
+  if (scan->message == NULL && (id < 0 || id >= PLUMB_MOST_IDS))
     {
       scan->message = "an added token has no usable id";
       scan->at = scan->next - scan->data;
@@ -57,110 +57,177 @@ plumb_added_tokens_read (PlumbAddedTokens *added, PlumbJsonScan *scan)
     return FALSE;
   while (plumb_json_next_element (scan))
     {
-      PlumbAddedToken token = { 0 };
+      PlumbAddedToken token = { .id = -1 };
 
-      if (!read_token (&token, scan) || token.length == 0)
-        token_clear (&token);
-      else
-        g_array_append_val (added->tokens, token);
+      if (!plumb_added_token_read (&token, scan))
+        {
+          token_clear (&token);
+          return FALSE;
+        }
+      plumb_added_tokens_take (added, &token);
     }
   return scan->message == NULL;
 }
 
-static int
-longest_first (gconstpointer a, gconstpointer b)
+void
+plumb_added_tokens_take (PlumbAddedTokens *added, PlumbAddedToken *token)
 {
-  const PlumbAddedToken *p = a, *q = b;
+  if (added->tokens == NULL)
+    {
+      added->tokens = g_array_new (FALSE, FALSE, sizeof (PlumbAddedToken));
+      g_array_set_clear_func (added->tokens, (GDestroyNotify)token_clear);
+      added->by_id = g_hash_table_new (NULL, NULL);
+    }
+  if (token->length == 0 || g_hash_table_contains (added->by_id, GINT_TO_POINTER (token->id)))
+    {
+      token_clear (token);
+      return;
+    }
+  g_array_append_val (added->tokens, *token);
+  g_hash_table_insert (added->by_id, GINT_TO_POINTER (token->id),
+                       GUINT_TO_POINTER (added->tokens->len));
+}
 
-  if (p->length != q->length)
-    return p->length < q->length ? 1 : -1;
-  return (p->id > q->id) - (p->id < q->id);
+static void
+index_token (PlumbAddedTokens *added, const char *text, gsize length, gboolean normalized, guint i)
+{
+  guint pair;
+
+  if (length == 0)
+    return;
+  plumb_trie_add (added->trie[normalized], text, length, i);
+  if (length == 1)
+    added->one_byte[normalized][(guchar)*text] = TRUE;
+  else
+    {
+      pair = (guchar)text[0] << 8 | (guchar)text[1];
+      added->first_two[normalized][pair / 8] |= 1 << pair % 8;
+    }
 }
 
 void
-plumb_added_tokens_prepare (PlumbAddedTokens *added)
+plumb_added_tokens_prepare (PlumbAddedTokens *added, GArray *normalizer)
 {
-  g_array_set_clear_func (added->tokens, token_clear);
-  g_array_sort (added->tokens, longest_first);
-  for (guint i = 0; i < added->tokens->len; i++)
+  for (guint i = 0; i < 2; i++)
+    added->trie[i] = plumb_trie_new ();
+  for (guint i = 0; added->tokens != NULL && i < added->tokens->len; i++)
     {
       const PlumbAddedToken *token = &g_array_index (added->tokens, PlumbAddedToken, i);
+      GString *normal = NULL;
 
-      added->first_byte[!!token->normalized][(guchar)token->content[0]] = TRUE;
+      if (token->normalized && !token->fixed)
+        normal = plumb_normalize (normalizer, token->content, token->length, TRUE);
+      if (normal != NULL)
+        {
+          index_token (added, normal->str, normal->len, TRUE, i);
+          g_string_free (normal, TRUE);
+        }
+      else
+        index_token (added, token->content, token->length, !!token->normalized, i);
     }
 }
 
 void
 plumb_added_tokens_clear (PlumbAddedTokens *added)
 {
-  if (added->tokens == NULL)
-    return;
-  g_array_set_clear_func (added->tokens, token_clear);
-  g_array_unref (added->tokens);
+  g_clear_pointer (&added->tokens, g_array_unref);
+  g_clear_pointer (&added->by_id, g_hash_table_unref);
+  g_clear_pointer (&added->trie[0], plumb_trie_free);
+  g_clear_pointer (&added->trie[1], plumb_trie_free);
 }
 
 static gboolean
 is_word (gunichar c)
 {
-  return g_unichar_isalnum (c) || c == '_' || g_unichar_ismark (c);
+  PlumbCharClass class = plumb_char_class (c);
+
+  return class == PLUMB_CLASS_LETTER || c == '_' || g_unichar_ismark (c)
+         || g_unichar_type (c) == G_UNICODE_DECIMAL_NUMBER
+         || g_unichar_type (c) == G_UNICODE_LETTER_NUMBER
+         || g_unichar_type (c) == G_UNICODE_CONNECT_PUNCTUATION;
+}
+
+static gboolean
+is_space_at (const char *text, gsize length, gsize at)
+{
+  gsize size;
+
+  return at < length && plumb_char_class (plumb_char_at (text + at, &size)) == PLUMB_CLASS_SPACE;
+}
+
+static gsize
+previous (const char *text, gsize at)
+{
+  do
+    at--;
+  while (at > 0 && ((guchar)text[at] & 0xc0) == 0x80);
+  return at;
 }
 
 static gboolean
 stands_alone (const char *text, gsize length, gsize start, gsize end)
 {
-  const char *before = start > 0 ? g_utf8_find_prev_char (text, text + start) : NULL;
+  gsize size;
 
-  return !(before != NULL && is_word (g_utf8_get_char (before)))
-         && !(end < length && is_word (g_utf8_get_char_validated (text + end, length - end)));
+  return !(start > 0 && is_word (plumb_char_at (text + previous (text, start), &size)))
+         && !(end < length && is_word (plumb_char_at (text + end, &size)));
 }
 
-/* The longest token that stands at `place`. */
-static const PlumbAddedToken *
-token_at (
-    const PlumbAddedTokens *added, gboolean normalized, const char *text, gsize length, gsize place)
+/* The next place at which a token may start, or `length`. */
+static gsize
+next_candidate (
+    const PlumbAddedTokens *added, gboolean normalized, const char *text, gsize length, gsize at)
 {
-  for (guint i = 0; i < added->tokens->len; i++)
-    {
-      const PlumbAddedToken *token = &g_array_index (added->tokens, PlumbAddedToken, i);
+  const guint8 *first_two = added->first_two[normalized];
+  const gboolean *one_byte = added->one_byte[normalized];
 
-      if (!!token->normalized == normalized && token->length <= length - place
-          && memcmp (text + place, token->content, token->length) == 0
-          && (!token->single_word || stands_alone (text, length, place, place + token->length)))
-        return token;
+  for (; at < length; at++)
+    {
+      guint pair = (guchar)text[at] << 8 | (at + 1 < length ? (guchar)text[at + 1] : 0);
+
+      if (one_byte[pair >> 8] || (first_two[pair / 8] >> pair % 8 & 1))
+        return at;
     }
-  return NULL;
+  return length;
 }
 
 const PlumbAddedToken *
 plumb_added_tokens_find (const PlumbAddedTokens *added,
                          gboolean normalized,
+                         gboolean plain,
                          const char *text,
                          gsize length,
-                         gsize from,
-                         gsize *start,
-                         gsize *end)
+                         PlumbAddedSearch *search)
 {
-  for (gsize place = from; place < length; place++)
+  normalized = !!normalized;
+  if (added->tokens == NULL)
+    return NULL;
+  while ((search->next = next_candidate (added, normalized, text, length, search->next)) < length)
     {
+      gsize start = search->next, size;
+      gint32 index
+          = plumb_trie_longest (added->trie[normalized], text + start, length - start, &size);
       const PlumbAddedToken *token;
 
-      if (!added->first_byte[!!normalized][(guchar)text[place]])
-        continue;
-      token = token_at (added, !!normalized, text, length, place);
-      if (token == NULL)
-        continue;
-      *start = place;
-      *end = place + token->length;
-      while (token->lstrip && *start > from)
+      if (index < 0)
         {
-          const char *before = g_utf8_find_prev_char (text + from, text + *start);
-
-          if (before == NULL || !g_unichar_isspace (g_utf8_get_char (before)))
-            break;
-          *start = before - text;
+          search->next++;
+          continue;
         }
-      while (token->rstrip && *end < length && g_unichar_isspace (g_utf8_get_char (text + *end)))
-        *end = g_utf8_next_char (text + *end) - text;
+      token = &g_array_index (added->tokens, PlumbAddedToken, index);
+      search->next = start + size;
+      if ((plain && token->special)
+          || (token->single_word && !stands_alone (text, length, start, start + size)))
+        continue;
+      search->start = start;
+      search->end = start + size;
+      while (token->lstrip && search->start > search->from
+             && is_space_at (text, length, previous (text, search->start)))
+        search->start = previous (text, search->start);
+      while (token->rstrip && is_space_at (text, length, search->end))
+        search->end += plumb_char_size (text[search->end]);
+      /* Blanks that the token before swallowed are not used twice. */
+      search->start = MAX (search->start, search->from);
       return token;
     }
   return NULL;

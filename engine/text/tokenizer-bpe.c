@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Byte-pair encoding: vocabulary, merges, and the merging of a piece. */
+/* Byte-pair encoding: the merges, and the merging of a piece. */
 #define G_LOG_DOMAIN "plumbline"
 #include "config.h"
 
@@ -8,8 +8,8 @@
 #include "engine/core/error.h"
 #include "engine/text/tokenizer-private.h"
 
-#define MOST_IDS (1 << 24)
-#define SHORT_PIECE 48 /* up to here a plain search for the best merge is faster than a heap */
+#define SHORT_PIECE 32 /* up to here a plain search for the best merge is faster than a heap */
+#define MARK "\xe2\x96\x81"
 
 typedef struct
 {
@@ -19,24 +19,36 @@ typedef struct
 
 struct _PlumbBpe
 {
-  GHashTable *ids;   /* spelling -> id + 1; spellings are owned by `tokens` */
-  GPtrArray *tokens; /* id -> spelling, NULL for gaps */
-  GArray *pending;   /* of Merge, in order of rank */
-  Merge *merges;     /* open hash table by (left, right) */
+  PlumbVocab *vocab;   /* the tokenizer's */
+  PlumbVocab *bytes;   /* id -> the bytes it stands for; NULL: pieces are characters */
+  PlumbVocab *pieces;  /* one of both: what pieces are looked up in */
+  PlumbVocab *hidden;  /* characters that only occur within tokens, with ids behind the vocabulary's */
+  GArray *pending;     /* of Merge, in order of rank */
+  Merge *merges;       /* open hash table by (left, right) */
   gsize mask;
-  gint32 bytes[256]; /* <0xNN>, -1: none */
-  gint32 unknown;    /* -1: none */
+  gint32 fallback[256]; /* <0xNN>, -1: none */
+  gint32 symbol[256];   /* of a byte, or of an ASCII character; -1: none */
+  guint8 *whole;        /* of each id: is its spelling merged to it? (see Whole) */
+  GHashTable *unused;   /* ids that are taken apart again; or NULL */
+  gint32 unknown;       /* -1: none */
   char *unknown_token;
   gboolean byte_fallback, fuse_unknown, ignore_merges;
 };
 
+/* Learnt when a piece first spells a token: most words are tokens, and need no merging then. */
+typedef enum
+{
+  WHOLE_NOT_TRIED,
+  WHOLE_YES,
+  WHOLE_NO,
+} Whole;
+
 PlumbBpe *
-plumb_bpe_new (void)
+plumb_bpe_new (PlumbVocab *vocab)
 {
   PlumbBpe *bpe = g_new0 (PlumbBpe, 1);
 
-  bpe->ids = g_hash_table_new (g_str_hash, g_str_equal);
-  bpe->tokens = g_ptr_array_new_with_free_func (g_free);
+  bpe->vocab = bpe->pieces = vocab;
   bpe->pending = g_array_new (FALSE, FALSE, sizeof (Merge));
   bpe->unknown = -1;
   return bpe;
@@ -45,79 +57,34 @@ plumb_bpe_new (void)
 void
 plumb_bpe_free (PlumbBpe *bpe)
 {
-  g_hash_table_unref (bpe->ids);
-  g_ptr_array_unref (bpe->tokens);
+  g_clear_pointer (&bpe->bytes, plumb_vocab_free);
+  g_clear_pointer (&bpe->hidden, plumb_vocab_free);
+  g_clear_pointer (&bpe->unused, g_hash_table_unref);
   g_array_unref (bpe->pending);
   g_free (bpe->merges);
+  g_free (bpe->whole);
   g_free (bpe->unknown_token);
   g_free (bpe);
 }
 
-gint32
-plumb_bpe_find (PlumbBpe *bpe, const char *token)
-{
-  return GPOINTER_TO_INT (g_hash_table_lookup (bpe->ids, token)) - 1;
-}
-
-const char *
-plumb_bpe_token (PlumbBpe *bpe, gint32 id)
-{
-  return id >= 0 && (guint)id < bpe->tokens->len ? g_ptr_array_index (bpe->tokens, id) : NULL;
-}
-
-guint
-plumb_bpe_size (PlumbBpe *bpe)
-{
-  return bpe->tokens->len;
-}
-
-static gboolean
-invalid (GError **error, const char *what, const char *name)
-{
-  g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID, "%s: %s", what, name);
-  return FALSE;
-}
-
 gboolean
-plumb_bpe_read_vocab (PlumbBpe *bpe, PlumbJsonScan *scan, GError **error)
+plumb_bpe_add_merge (PlumbBpe *bpe,
+                     const char *left,
+                     gsize left_length,
+                     const char *right,
+                     gsize right_length,
+                     GError **error)
 {
-  g_autoptr (GString) key = g_string_new (NULL);
-  gint64 id;
+  g_autoptr (GString) whole = g_string_new_len (left, left_length);
+  Merge merge = { .rank = bpe->pending->len };
 
-  if (!plumb_json_enter_object (scan))
-    return plumb_tokenizer_malformed (error, scan);
-  while (plumb_json_next_member (scan, key))
-    {
-      char *token;
-
-      if (!plumb_json_get_integer (scan, &id))
-        break;
-      if (id < 0 || id >= MOST_IDS)
-        return invalid (error, "the id of this token is out of range", key->str);
-      if (g_hash_table_contains (bpe->ids, key->str))
-        return invalid (error, "this token is twice in the vocabulary", key->str);
-      if ((guint)id >= bpe->tokens->len)
-        g_ptr_array_set_size (bpe->tokens, id + 1);
-      if (g_ptr_array_index (bpe->tokens, id) != NULL)
-        return invalid (error, "this token has the id of another", key->str);
-      token = g_strdup (key->str);
-      g_ptr_array_index (bpe->tokens, id) = token;
-      g_hash_table_insert (bpe->ids, token, GINT_TO_POINTER (id + 1));
-    }
-  return scan->message == NULL || plumb_tokenizer_malformed (error, scan);
-}
-
-gboolean
-plumb_bpe_add_merge (PlumbBpe *bpe, const char *left, const char *right, GError **error)
-{
-  g_autofree char *whole = g_strconcat (left, right, NULL);
-  Merge merge = { .left = plumb_bpe_find (bpe, left),
-                  .right = plumb_bpe_find (bpe, right),
-                  .rank = bpe->pending->len,
-                  .result = plumb_bpe_find (bpe, whole) };
-
+  g_string_append_len (whole, right, right_length);
+  merge.left = plumb_vocab_find (bpe->vocab, left, left_length);
+  merge.right = plumb_vocab_find (bpe->vocab, right, right_length);
+  merge.result = plumb_vocab_find (bpe->vocab, whole->str, whole->len);
   if (merge.left < 0 || merge.right < 0 || merge.result < 0)
-    return invalid (error, "a merge needs a token that the vocabulary lacks", whole);
+    return plumb_tokenizer_invalid (error, "a merge needs a token that the vocabulary lacks",
+                                    whole->str);
   g_array_append_val (bpe->pending, merge);
   return TRUE;
 }
@@ -135,24 +102,24 @@ read_merge (PlumbBpe *bpe, PlumbJsonScan *scan, GString *left, GString *right, G
           || !plumb_json_get_string (scan, right))
         {
           if (scan->message == NULL)
-            return invalid (error, "a merge is no pair", left->str);
+            return plumb_tokenizer_invalid (error, "a merge is no pair", left->str);
           return plumb_tokenizer_malformed (error, scan);
         }
       if (plumb_json_next_element (scan))
-        return invalid (error, "a merge has more than two parts", left->str);
-      return plumb_bpe_add_merge (bpe, left->str, right->str, error);
+        return plumb_tokenizer_invalid (error, "a merge has more than two parts", left->str);
+      return plumb_bpe_add_merge (bpe, left->str, left->len, right->str, right->len, error);
     }
   if (!plumb_json_get_string (scan, left))
     return plumb_tokenizer_malformed (error, scan);
-  blank = strchr (left->str, ' ');
+  blank = memchr (left->str, ' ', left->len);
   if (blank == NULL)
-    return invalid (error, "a merge is no pair", left->str);
-  *blank = '\0';
-  return plumb_bpe_add_merge (bpe, left->str, blank + 1, error);
+    return plumb_tokenizer_invalid (error, "a merge is no pair", left->str);
+  return plumb_bpe_add_merge (bpe, left->str, blank - left->str, blank + 1,
+                              left->str + left->len - blank - 1, error);
 }
 
-static gboolean
-read_merges (PlumbBpe *bpe, PlumbJsonScan *scan, GError **error)
+gboolean
+plumb_bpe_read_merges (PlumbBpe *bpe, PlumbJsonScan *scan, GError **error)
 {
   g_autoptr (GString) left = g_string_new (NULL);
   g_autoptr (GString) right = g_string_new (NULL);
@@ -179,26 +146,12 @@ refuse_option (PlumbJsonScan *scan, const char *key, GError **error)
   return plumb_tokenizer_unsupported (error, "BPE option", key);
 }
 
-static gboolean
-read_member (
-    PlumbBpe *bpe, PlumbJsonScan *scan, const char *key, const char **merges_at, GError **error)
+gboolean
+plumb_bpe_read_option (PlumbBpe *bpe, PlumbJsonScan *scan, const char *key, GError **error)
 {
   g_autoptr (GString) text = g_string_new (NULL);
 
-  if (g_str_equal (key, "type"))
-    {
-      if (plumb_json_get_string (scan, text) && !g_str_equal (text->str, "BPE"))
-        return plumb_tokenizer_unsupported (error, "tokenizer model", text->str);
-    }
-  else if (g_str_equal (key, "vocab"))
-    return plumb_bpe_read_vocab (bpe, scan, error);
-  else if (g_str_equal (key, "merges"))
-    {
-      /* They need the vocabulary, which may stand behind them. */
-      *merges_at = scan->next;
-      plumb_json_skip (scan);
-    }
-  else if (g_str_equal (key, "unk_token") && plumb_json_peek (scan) == PLUMB_JSON_STRING)
+  if (g_str_equal (key, "unk_token") && plumb_json_peek (scan) == PLUMB_JSON_STRING)
     {
       plumb_json_get_string (scan, text);
       g_free (bpe->unknown_token);
@@ -218,25 +171,100 @@ read_member (
   return scan->message == NULL || plumb_tokenizer_malformed (error, scan);
 }
 
-gboolean
-plumb_bpe_read (PlumbBpe *bpe, PlumbJsonScan *scan, GError **error)
+void
+plumb_bpe_set_fallback (PlumbBpe *bpe, gint32 unknown, gboolean byte_fallback, gboolean fuse)
 {
-  g_autoptr (GString) key = g_string_new (NULL);
-  const char *merges_at = NULL;
-  PlumbJsonScan merges;
+  bpe->unknown = unknown;
+  bpe->byte_fallback = byte_fallback;
+  bpe->fuse_unknown = fuse;
+}
 
-  if (!plumb_json_enter_object (scan))
-    return plumb_tokenizer_malformed (error, scan);
-  while (plumb_json_next_member (scan, key))
-    if (!read_member (bpe, scan, key->str, &merges_at, error))
-      return FALSE;
-  if (scan->message != NULL)
-    return plumb_tokenizer_malformed (error, scan);
-  if (merges_at == NULL)
-    return TRUE;
-  plumb_json_scan_init (&merges, scan->data, scan->end - scan->data);
-  merges.next = merges_at;
-  return read_merges (bpe, &merges, error);
+void
+plumb_bpe_set_unused (PlumbBpe *bpe, gint32 id)
+{
+  if (bpe->unused == NULL)
+    bpe->unused = g_hash_table_new (NULL, NULL);
+  g_hash_table_add (bpe->unused, GINT_TO_POINTER (id));
+}
+
+/* A token that is spelled with other than visible bytes never stands in a text of bytes. */
+static void
+add_visible (PlumbBpe *bpe, gint32 id, GString *bytes)
+{
+  gsize length;
+  const char *token = plumb_vocab_token (bpe->vocab, id, &length);
+
+  g_string_truncate (bytes, 0);
+  if (token != NULL && length > 0 && plumb_append_visible (bytes, token, length))
+    plumb_vocab_add (bpe->bytes, bytes->str, bytes->len, id, NULL);
+}
+
+void
+plumb_bpe_set_bytes (PlumbBpe *bpe, gboolean spelled)
+{
+  g_autoptr (GString) bytes = g_string_new (NULL);
+
+  bpe->bytes = plumb_vocab_new ();
+  bpe->pieces = bpe->bytes;
+  for (guint id = 0; id < plumb_vocab_size (bpe->vocab); id++)
+    {
+      gsize length;
+      const char *token = plumb_vocab_token (bpe->vocab, id, &length);
+
+      if (spelled)
+        add_visible (bpe, id, bytes);
+      else if (token != NULL)
+        plumb_vocab_add (bpe->bytes, token, length, id, NULL);
+    }
+}
+
+/* --- merges that follow from ranks */
+
+/* The id of a part of a token: one that is merged to, or a single character, known or not. */
+static gint32
+part_id (PlumbBpe *bpe, const gint32 *ranks, const char *part, gsize length)
+{
+  gint32 id = plumb_vocab_find (bpe->pieces, part, length);
+  gsize first = bpe->bytes != NULL ? 1 : plumb_char_size (*part);
+
+  if (id >= 0 && (ranks[id] >= 0 || length == first))
+    return id;
+  if (length != first)
+    return -1;
+  id = plumb_vocab_find (bpe->hidden, part, length);
+  if (id < 0)
+    {
+      id = MAX (plumb_vocab_size (bpe->hidden), plumb_vocab_size (bpe->vocab));
+      if (!plumb_vocab_add (bpe->hidden, part, length, id, NULL))
+        return -1;
+    }
+  return id;
+}
+
+void
+plumb_bpe_use_ranks (PlumbBpe *bpe, const gint32 *ranks)
+{
+  bpe->hidden = plumb_vocab_new ();
+  for (guint id = 0; id < plumb_vocab_size (bpe->vocab); id++)
+    {
+      gsize length, step;
+      const char *token = plumb_vocab_token (bpe->pieces, id, &length);
+
+      if (token == NULL || ranks[id] < 0)
+        continue;
+      for (gsize cut = 0; cut < length; cut += step)
+        {
+          Merge merge = { .rank = ranks[id], .result = id };
+
+          step = bpe->bytes != NULL ? 1 : plumb_char_size (token[cut]);
+          if (cut == 0)
+            continue;
+          merge.left = part_id (bpe, ranks, token, cut);
+          merge.right = part_id (bpe, ranks, token + cut, length - cut);
+          if (merge.left >= 0 && merge.right >= 0)
+            g_array_append_val (bpe->pending, merge);
+        }
+    }
 }
 
 static gsize
@@ -290,18 +318,48 @@ index_merges (PlumbBpe *bpe)
 gboolean
 plumb_bpe_prepare (PlumbBpe *bpe, GError **error)
 {
-  if (g_hash_table_size (bpe->ids) == 0)
-    return invalid (error, "the vocabulary is empty", "model.vocab");
+  guint size = plumb_vocab_size (bpe->vocab);
+
+  if (plumb_vocab_count (bpe->vocab) == 0)
+    return plumb_tokenizer_invalid (error, "the vocabulary is empty", "model.vocab");
   index_merges (bpe);
   for (guint i = 0; i < 256; i++)
     {
-      char name[8];
+      char name[8], byte = i;
 
-      g_snprintf (name, sizeof name, "<0x%02X>", i);
-      bpe->bytes[i] = plumb_bpe_find (bpe, name);
+      bpe->fallback[i] = plumb_vocab_find (
+          bpe->vocab, name, g_snprintf (name, sizeof name, "<0x%02X>", i));
+      bpe->symbol[i] = bpe->bytes != NULL || i < 0x80
+                           ? plumb_vocab_find (bpe->pieces, &byte, 1)
+                           : -1;
+      if (bpe->symbol[i] < 0 && bpe->hidden != NULL)
+        bpe->symbol[i] = plumb_vocab_find (bpe->hidden, &byte, 1);
     }
   if (bpe->unknown_token != NULL)
-    bpe->unknown = plumb_bpe_find (bpe, bpe->unknown_token);
+    bpe->unknown
+        = plumb_vocab_find (bpe->vocab, bpe->unknown_token, strlen (bpe->unknown_token));
+  bpe->whole = g_malloc0 (MAX (size, 1));
+  return TRUE;
+}
+
+gboolean
+plumb_bpe_marks_start_words (PlumbBpe *bpe)
+{
+  gsize length;
+
+  if (plumb_vocab_find (bpe->vocab, MARK, strlen (MARK)) < 0)
+    return FALSE;
+  for (guint id = 0; id < plumb_vocab_size (bpe->vocab); id++)
+    {
+      const char *token = plumb_vocab_token (bpe->vocab, id, &length);
+      gboolean other = FALSE;
+
+      for (gsize at = 0; token != NULL && at < length; at += plumb_char_size (token[at]))
+        if (length - at < strlen (MARK) || memcmp (token + at, MARK, strlen (MARK)) != 0)
+          other = TRUE;
+        else if (other)
+          return FALSE;
+    }
   return TRUE;
 }
 
@@ -311,19 +369,20 @@ append_unknown (PlumbBpe *bpe, const char *c, gsize size, GArray *symbols, GErro
   gboolean all = bpe->byte_fallback;
 
   for (gsize i = 0; i < size; i++)
-    all = all && bpe->bytes[(guchar)c[i]] >= 0;
+    all = all && bpe->fallback[(guchar)c[i]] >= 0;
   if (all)
     {
       for (gsize i = 0; i < size; i++)
-        g_array_append_val (symbols, bpe->bytes[(guchar)c[i]]);
+        g_array_append_val (symbols, bpe->fallback[(guchar)c[i]]);
       return TRUE;
     }
   if (bpe->unknown < 0)
     {
       g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
-                   "the vocabulary has no token for the character \"%.*s\" and none for unknown"
+                   "the vocabulary has no token for the %s \"%.*s\" and none for unknown"
                    " ones",
-                   (int)size, c);
+                   bpe->bytes != NULL ? "byte" : "character", (int)size,
+                   bpe->bytes != NULL && (guchar)*c >= 0x80 ? "?" : c);
       return FALSE;
     }
   if (!bpe->fuse_unknown || symbols->len == 0
@@ -332,57 +391,67 @@ append_unknown (PlumbBpe *bpe, const char *c, gsize size, GArray *symbols, GErro
   return TRUE;
 }
 
-/* One symbol per character. */
+/* One symbol per character, or per byte. */
 static gboolean
 to_symbols (PlumbBpe *bpe, const char *piece, gsize length, GArray *symbols, GError **error)
 {
-  const char *end = piece + length;
+  gsize size = 1;
 
-  while (piece < end)
+  for (gsize at = 0; at < length; at += size)
     {
-      gsize size = g_utf8_next_char (piece) - piece;
-      char c[8] = { 0 };
-      gint32 id;
+      const char *c = piece + at;
+      gint32 id = bpe->symbol[(guchar)*c];
 
-      memcpy (c, piece, MIN (size, sizeof c - 1));
-      id = plumb_bpe_find (bpe, c);
-      if (*piece == '\0')
-        id = -1; /* a NUL is no empty token */
+      if (bpe->bytes == NULL && (guchar)*c >= 0x80)
+        {
+          size = plumb_char_size (*c);
+          id = plumb_vocab_find (bpe->vocab, c, size);
+          if (id < 0 && bpe->hidden != NULL)
+            id = plumb_vocab_find (bpe->hidden, c, size);
+        }
+      else
+        size = 1;
       if (id >= 0)
         g_array_append_val (symbols, id);
-      else if (!append_unknown (bpe, piece, size, symbols, error))
+      else if (!append_unknown (bpe, c, size, symbols, error))
         return FALSE;
-      piece += size;
     }
   return TRUE;
 }
 
+/* Ranks of neighbours are kept beside the symbols, so that a merge looks up two pairs only. */
 static void
-merge_short (const PlumbBpe *bpe, GArray *array)
+merge_short (const PlumbBpe *bpe, GArray *array, GArray *trace)
 {
   gint32 *symbols = (gpointer)array->data;
+  const Merge *pairs[SHORT_PIECE];
   guint n = array->len;
 
-  for (;;)
+  for (guint i = 0; i + 1 < n; i++)
+    pairs[i] = find_merge (bpe, symbols[i], symbols[i + 1]);
+  while (n > 1)
     {
       const Merge *best = NULL;
       guint place = 0;
 
       for (guint i = 0; i + 1 < n; i++)
-        {
-          const Merge *merge = find_merge (bpe, symbols[i], symbols[i + 1]);
-
-          if (merge != NULL && (best == NULL || merge->rank < best->rank))
-            {
-              best = merge;
-              place = i;
-            }
-        }
+        if (pairs[i] != NULL && (best == NULL || pairs[i]->rank < best->rank))
+          {
+            best = pairs[i];
+            place = i;
+          }
       if (best == NULL)
         break;
+      if (trace != NULL)
+        g_array_append_vals (trace, best, 1);
       symbols[place] = best->result;
       memmove (symbols + place + 1, symbols + place + 2, (n - place - 2) * sizeof *symbols);
+      memmove (pairs + place, pairs + place + 1, (n - place - 2) * sizeof *pairs);
       n--;
+      if (place + 1 < n)
+        pairs[place] = find_merge (bpe, symbols[place], symbols[place + 1]);
+      if (place > 0)
+        pairs[place - 1] = find_merge (bpe, symbols[place - 1], symbols[place]);
     }
   g_array_set_size (array, n);
 }
@@ -450,7 +519,7 @@ queue_pair (const PlumbBpe *bpe, GArray *heap, const gint32 *symbols, gint32 pla
 
 /* The same for long pieces: a linked list of symbols and a heap of candidates. */
 static void
-merge_long (const PlumbBpe *bpe, GArray *array)
+merge_long (const PlumbBpe *bpe, GArray *array, GArray *trace)
 {
   gint32 *symbols = (gpointer)array->data;
   gint32 n = array->len, kept = 0;
@@ -468,10 +537,14 @@ merge_long (const PlumbBpe *bpe, GArray *array)
     {
       Candidate candidate = heap_pop (heap);
       gint32 place = candidate.place, next = after[place];
+      const Merge *merge;
 
       if (next < 0 || symbols[place] != candidate.left || symbols[next] != candidate.right)
         continue;
-      symbols[place] = find_merge (bpe, candidate.left, candidate.right)->result;
+      merge = find_merge (bpe, candidate.left, candidate.right);
+      if (trace != NULL)
+        g_array_append_vals (trace, merge, 1);
+      symbols[place] = merge->result;
       symbols[next] = -1;
       after[place] = after[next];
       if (after[place] >= 0)
@@ -486,28 +559,98 @@ merge_long (const PlumbBpe *bpe, GArray *array)
   g_array_set_size (array, kept);
 }
 
-gboolean
-plumb_bpe_encode (PlumbBpe *bpe, const char *piece, gsize length, GArray *ids, GError **error)
+/* --- what the symbols stand for */
+
+/* The merge that made a symbol last is undone, and so on below. `budget` bounds the work. */
+static void
+take_apart (
+    const PlumbBpe *bpe, const GArray *trace, gint32 symbol, GArray *symbols, guint *budget)
 {
-  g_autoptr (GArray) symbols = NULL;
+  if (g_hash_table_contains (bpe->unused, GINT_TO_POINTER (symbol)))
+    for (guint i = trace->len; i > 0 && *budget > 0; i--)
+      {
+        const Merge *merge = &g_array_index (trace, Merge, i - 1);
 
-  if (bpe->ignore_merges && memchr (piece, '\0', length) == NULL)
+        if (merge->result != symbol)
+          continue;
+        --*budget;
+        take_apart (bpe, trace, merge->left, symbols, budget);
+        take_apart (bpe, trace, merge->right, symbols, budget);
+        return;
+      }
+  g_array_append_val (symbols, symbol);
+}
+
+static gboolean
+append_symbol (PlumbBpe *bpe, gint32 symbol, GArray *ids, GError **error)
+{
+  gsize length;
+  const char *hidden;
+
+  if (symbol < plumb_vocab_size (bpe->vocab))
     {
-      gint32 id = plumb_bpe_find (bpe, piece);
-
-      if (id >= 0)
-        {
-          g_array_append_val (ids, id);
-          return TRUE;
-        }
+      g_array_append_val (ids, symbol);
+      return TRUE;
     }
-  symbols = g_array_sized_new (FALSE, FALSE, sizeof (gint32), MIN (length, 1 << 20));
+  hidden = plumb_vocab_token (bpe->hidden, symbol, &length);
+  return append_unknown (bpe, hidden, length, ids, error);
+}
+
+static gboolean
+encode_parts (PlumbBpe *bpe, const char *piece, gsize length, GArray *ids, GError **error)
+{
+  g_autoptr (GArray) symbols
+      = g_array_sized_new (FALSE, FALSE, sizeof (gint32), MIN (length, 1 << 20));
+  g_autoptr (GArray) trace
+      = bpe->unused != NULL ? g_array_new (FALSE, FALSE, sizeof (Merge)) : NULL;
+  guint n;
+
   if (!to_symbols (bpe, piece, length, symbols, error))
     return FALSE;
   if (symbols->len <= SHORT_PIECE)
-    merge_short (bpe, symbols);
+    merge_short (bpe, symbols, trace);
   else
-    merge_long (bpe, symbols);
-  g_array_append_vals (ids, symbols->data, symbols->len);
+    merge_long (bpe, symbols, trace);
+  n = symbols->len;
+  if (trace != NULL)
+    {
+      guint budget = length;
+
+      for (guint i = 0; i < n; i++)
+        take_apart (bpe, trace, g_array_index (symbols, gint32, i), symbols, &budget);
+      g_array_remove_range (symbols, 0, n);
+    }
+  if (bpe->hidden == NULL)
+    g_array_append_vals (ids, symbols->data, symbols->len);
+  else
+    for (guint i = 0; i < symbols->len; i++)
+      if (!append_symbol (bpe, g_array_index (symbols, gint32, i), ids, error))
+        return FALSE;
+  return TRUE;
+}
+
+gboolean
+plumb_bpe_encode (PlumbBpe *bpe, const char *piece, gsize length, GArray *ids, GError **error)
+{
+  gint32 id = plumb_vocab_find (bpe->pieces, piece, length);
+  guint before = ids->len;
+  Whole whole;
+
+  if (id < 0)
+    return encode_parts (bpe, piece, length, ids, error);
+  whole = bpe->ignore_merges ? WHOLE_YES : __atomic_load_n (&bpe->whole[id], __ATOMIC_RELAXED);
+  if (whole == WHOLE_YES)
+    {
+      g_array_append_val (ids, id);
+      return TRUE;
+    }
+  if (!encode_parts (bpe, piece, length, ids, error))
+    return FALSE;
+  if (whole == WHOLE_NOT_TRIED)
+    {
+      whole = ids->len == before + 1 && g_array_index (ids, gint32, before) == id ? WHOLE_YES
+                                                                                  : WHOLE_NO;
+      __atomic_store_n (&bpe->whole[id], whole, __ATOMIC_RELAXED);
+    }
   return TRUE;
 }

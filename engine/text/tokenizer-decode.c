@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "engine/core/error.h"
 #include "engine/text/tokenizer-private.h"
 
 #define REPLACEMENT "\xef\xbf\xbd"
@@ -33,41 +34,44 @@ read_pattern (PlumbJsonScan *scan, GString *pattern, gboolean *is_string)
   return scan->message == NULL;
 }
 
-/* Metaspace: a mark is a space, and the one in front of the text was put there by the encoder. */
-static void
-add_metaspace (GArray *steps, const char *mark, gboolean strip)
+void
+plumb_decoder_add_metaspace (GArray *steps, const char *mark, gboolean strip)
 {
   PlumbDecodeStep replace
       = { .kind = DECODE_REPLACE, .pattern = g_strdup (mark), .content = g_strdup (" ") };
   PlumbDecodeStep fuse = { .kind = DECODE_FUSE };
-  PlumbDecodeStep strip_one = { .kind = DECODE_STRIP, .content = g_strdup (" "), .start = 1 };
+  PlumbDecodeStep strip_one = { .kind = DECODE_STRIP, .start = 1 };
 
   g_array_append_val (steps, replace);
   g_array_append_val (steps, fuse);
-  if (strip)
-    g_array_append_val (steps, strip_one);
-  else
-    plumb_decode_step_clear (&strip_one);
+  if (!strip)
+    return;
+  strip_one.content = g_strdup (" ");
+  g_array_append_val (steps, strip_one);
 }
 
-static gboolean
-add_step (GArray *steps,
-          const char *type,
-          GString *pattern,
-          GString *content,
-          gboolean is_string,
-          gint64 start,
-          gint64 stop,
-          gboolean prefix,
-          GError **error)
+/* What a decoder object says. */
+typedef struct
 {
+  GString *type, *pattern, *content, *scheme;
+  gboolean is_string, prefix;
+  gint64 start, stop;
+} Options;
+
+static gboolean
+add_step (GArray *steps, const Options *options, GError **error)
+{
+  const char *type = options->type->str;
   PlumbDecodeStep step = { 0 };
 
   if (g_str_equal (type, "Sequence"))
     return TRUE;
   if (g_str_equal (type, "Metaspace"))
     {
-      add_metaspace (steps, content->len > 0 ? content->str : "\xe2\x96\x81", prefix);
+      plumb_decoder_add_metaspace (
+          steps, options->content->len > 0 ? options->content->str : "\xe2\x96\x81",
+          options->scheme->len > 0 ? !g_str_equal (options->scheme->str, "never")
+                                   : options->prefix);
       return TRUE;
     }
   if (g_str_equal (type, "ByteLevel"))
@@ -76,38 +80,31 @@ add_step (GArray *steps,
     step.kind = DECODE_BYTE_FALLBACK;
   else if (g_str_equal (type, "Fuse"))
     step.kind = DECODE_FUSE;
-  else if (g_str_equal (type, "Replace") && is_string && pattern->len > 0)
+  else if (g_str_equal (type, "Replace") && options->is_string && options->pattern->len > 0)
     step.kind = DECODE_REPLACE;
-  else if (g_str_equal (type, "Strip") && content->len > 0 && start >= 0 && stop >= 0)
+  else if (g_str_equal (type, "Strip") && g_utf8_strlen (options->content->str, -1) == 1
+           && options->start >= 0 && options->stop >= 0)
     step.kind = DECODE_STRIP;
   else
     return plumb_tokenizer_unsupported (error, "decoder", type);
-  step.pattern = g_strdup (pattern->str);
-  step.content = g_strdup (content->str);
-  step.start = MIN (start, G_MAXINT);
-  step.stop = MIN (stop, G_MAXINT);
+  step.pattern = g_strdup (options->pattern->str);
+  step.content = g_strdup (options->content->str);
+  step.start = MIN (options->start, G_MAXINT);
+  step.stop = MIN (options->stop, G_MAXINT);
   g_array_append_val (steps, step);
   return TRUE;
 }
 
-gboolean
-plumb_decoder_read (GArray *steps, PlumbJsonScan *scan, GError **error)
+static gboolean
+read_options (GArray *steps, PlumbJsonScan *scan, Options *options, GError **error)
 {
   g_autoptr (GString) key = g_string_new (NULL);
-  g_autoptr (GString) type = g_string_new (NULL);
-  g_autoptr (GString) pattern = g_string_new (NULL);
-  g_autoptr (GString) content = g_string_new (NULL);
-  g_autoptr (GString) scheme = g_string_new (NULL);
-  gboolean is_string = FALSE, prefix = TRUE;
-  gint64 start = 0, stop = 0;
 
-  if (plumb_json_peek (scan) == PLUMB_JSON_NULL)
-    return plumb_json_skip (scan);
   if (!plumb_json_enter_object (scan))
     return plumb_tokenizer_malformed (error, scan);
   while (plumb_json_next_member (scan, key))
     if (g_str_equal (key->str, "type"))
-      plumb_json_get_string (scan, type);
+      plumb_json_get_string (scan, options->type);
     else if (g_str_equal (key->str, "decoders"))
       {
         if (!plumb_json_enter_array (scan))
@@ -117,66 +114,138 @@ plumb_decoder_read (GArray *steps, PlumbJsonScan *scan, GError **error)
             return FALSE;
       }
     else if (g_str_equal (key->str, "pattern"))
-      read_pattern (scan, pattern, &is_string);
+      read_pattern (scan, options->pattern, &options->is_string);
     else if (g_str_equal (key->str, "content") || g_str_equal (key->str, "replacement"))
-      plumb_json_get_string (scan, content);
+      plumb_json_get_string (scan, options->content);
     else if (g_str_equal (key->str, "prepend_scheme"))
-      plumb_json_get_string (scan, scheme);
+      plumb_json_get_string (scan, options->scheme);
     else if (g_str_equal (key->str, "add_prefix_space"))
-      plumb_json_get_boolean (scan, &prefix);
+      plumb_json_get_boolean (scan, &options->prefix);
     else if (g_str_equal (key->str, "start"))
-      plumb_json_get_integer (scan, &start);
+      plumb_json_get_integer (scan, &options->start);
     else if (g_str_equal (key->str, "stop"))
-      plumb_json_get_integer (scan, &stop);
+      plumb_json_get_integer (scan, &options->stop);
     else
       plumb_json_skip (scan);
-  if (scan->message != NULL)
-    return plumb_tokenizer_malformed (error, scan);
-  if (scheme->len > 0)
-    prefix = !g_str_equal (scheme->str, "never");
-  return add_step (steps, type->str, pattern, content, is_string, start, stop, prefix, error);
+  return scan->message == NULL || plumb_tokenizer_malformed (error, scan);
 }
 
-/* Appends bytes as UTF-8: one U+FFFD for each longest stretch that starts a character and does not
- * finish it, and for each byte that starts none. */
-static void
-append_lossy (GString *text, const char *bytes, gsize length)
+gboolean
+plumb_decoder_read (GArray *steps, PlumbJsonScan *scan, GError **error)
 {
-  while (length > 0)
-    {
-      const char *bad;
-      gsize cut;
+  g_autoptr (GString) type = g_string_new (NULL);
+  g_autoptr (GString) pattern = g_string_new (NULL);
+  g_autoptr (GString) content = g_string_new (NULL);
+  g_autoptr (GString) scheme = g_string_new (NULL);
+  Options options = { type, pattern, content, scheme, .prefix = TRUE };
 
-      /* g_utf8_validate_len() would refuse NULs, which are text here. */
-      if (*bytes == '\0')
+  if (plumb_json_peek (scan) == PLUMB_JSON_NULL)
+    return plumb_json_skip (scan);
+  return read_options (steps, scan, &options, error) && add_step (steps, &options, error);
+}
+
+/* --- a stream of ids becomes a stream of text; a whole text is a stream that ends */
+
+struct _PlumbDetokenizer
+{
+  PlumbTokenizer *tokenizer;
+  gboolean skip_special;
+  GString *bytes; /* an incomplete character, at most 3 bytes between two ids */
+  GString *token; /* the spelling at work */
+  GString *held;  /* text that a step on the whole text needs to its end */
+  guint first_whole; /* index of the first step on the whole text */
+  guint strips;      /* characters that may yet be stripped from the start */
+  const char *strip;
+  gboolean holds;
+};
+
+static gboolean
+has_step (const PlumbTokenizer *tokenizer, PlumbDecodeKind kind)
+{
+  for (guint i = 0; i < tokenizer->decoder->len; i++)
+    if (g_array_index (tokenizer->decoder, PlumbDecodeStep, i).kind == kind)
+      return TRUE;
+  return FALSE;
+}
+
+PlumbDetokenizer *
+plumb_detokenizer_new (PlumbTokenizer *tokenizer, gboolean skip_special)
+{
+  PlumbDetokenizer *d = g_new0 (PlumbDetokenizer, 1);
+  const GArray *steps = tokenizer->decoder;
+
+  d->tokenizer = plumb_tokenizer_ref (tokenizer);
+  d->skip_special = skip_special;
+  d->bytes = g_string_new (NULL);
+  d->token = g_string_new (NULL);
+  d->held = g_string_new (NULL);
+  while (d->first_whole < steps->len
+         && g_array_index (steps, PlumbDecodeStep, d->first_whole).kind != DECODE_FUSE)
+    d->first_whole++;
+  for (guint i = d->first_whole; i < steps->len; i++)
+    {
+      const PlumbDecodeStep *step = &g_array_index (steps, PlumbDecodeStep, i);
+
+      if (step->kind == DECODE_STRIP && step->stop == 0 && d->strip == NULL && !d->holds)
+        {
+          d->strip = step->content;
+          d->strips = step->start;
+        }
+      else if (step->kind != DECODE_FUSE)
+        d->holds = TRUE;
+    }
+  return d;
+}
+
+void
+plumb_detokenizer_free (PlumbDetokenizer *d)
+{
+  plumb_tokenizer_unref (d->tokenizer);
+  g_string_free (d->bytes, TRUE);
+  g_string_free (d->token, TRUE);
+  g_string_free (d->held, TRUE);
+  g_free (d);
+}
+
+/* Bytes at the start of which nothing is known to be wrong, but which end within a character. */
+static gboolean
+is_incomplete (const char *bytes, gsize length)
+{
+  return length < 4 && *bytes != '\0'
+         && g_utf8_get_char_validated (bytes, length) == (gunichar)-2;
+}
+
+/* Moves what is complete from `bytes` to `text`: one U+FFFD for each longest stretch that starts a
+ * character and does not finish it, and for each byte that starts none. `all`: nothing more comes. */
+static void
+drain (GString *bytes, gboolean all, GString *text)
+{
+  const char *next = bytes->str, *end = bytes->str + bytes->len, *bad;
+
+  while (next < end)
+    {
+      gsize cut = 1;
+
+      if (*next == '\0')
         {
           g_string_append_c (text, '\0');
-          bytes++;
-          length--;
+          next++;
           continue;
         }
-      if (g_utf8_validate (bytes, length, &bad) || bad > bytes)
+      if (g_utf8_validate (next, end - next, &bad) || bad > next)
         {
-          g_string_append_len (text, bytes, bad - bytes);
-          length -= bad - bytes;
-          bytes = bad;
+          g_string_append_len (text, next, bad - next);
+          next = bad;
           continue;
         }
-      for (cut = 1; cut < length && cut < 4; cut++)
-        if (g_utf8_get_char_validated (bytes, cut + 1) != (gunichar)-2)
-          break;
-      if (g_utf8_get_char_validated (bytes, 1) != (gunichar)-2)
-        cut = 1;
+      if (!all && is_incomplete (next, end - next))
+        break;
+      while (next + cut < end && is_incomplete (next, cut + 1))
+        cut++;
       g_string_append (text, REPLACEMENT);
-      bytes += cut;
-      length -= cut;
+      next += cut;
     }
-}
-
-static void
-replace_in (GString *token, const PlumbDecodeStep *step)
-{
-  g_string_replace (token, step->pattern, step->content, 0);
+  g_string_erase (bytes, 0, next - bytes->str);
 }
 
 static void
@@ -194,142 +263,114 @@ strip (GString *token, const PlumbDecodeStep *step)
 }
 
 static void
-string_free (gpointer string)
+apply (const PlumbDecodeStep *step, GString *text)
 {
-  g_string_free (string, TRUE);
-}
-
-static GPtrArray *
-single (GString *text)
-{
-  GPtrArray *array = g_ptr_array_new_with_free_func (string_free);
-
-  g_ptr_array_add (array, text);
-  return array;
-}
-
-static GString *
-fuse (GPtrArray *tokens)
-{
-  GString *text = g_string_new (NULL);
-
-  for (guint i = 0; i < tokens->len; i++)
-    {
-      GString *token = g_ptr_array_index (tokens, i);
-
-      g_string_append_len (text, token->str, token->len);
-    }
-  return text;
-}
-
-/* A token whose characters all stand for bytes is those bytes; another is its own text. */
-static void
-append_visible (GString *bytes, const GString *token)
-{
-  gsize before = bytes->len;
-  const char *end = token->str + token->len;
-
-  for (const char *c = token->str; c < end; c = g_utf8_next_char (c))
-    {
-      int byte = plumb_char_to_byte (g_utf8_get_char (c));
-
-      if (byte < 0)
-        {
-          g_string_truncate (bytes, before);
-          g_string_append_len (bytes, token->str, token->len);
-          return;
-        }
-      g_string_append_c (bytes, byte);
-    }
-}
-
-static GString *
-from_visible (GPtrArray *tokens)
-{
-  g_autoptr (GString) bytes = g_string_new (NULL);
-  GString *text = g_string_new (NULL);
-
-  for (guint i = 0; i < tokens->len; i++)
-    append_visible (bytes, g_ptr_array_index (tokens, i));
-  append_lossy (text, bytes->str, bytes->len);
-  return text;
+  if (step->kind == DECODE_REPLACE)
+    g_string_replace (text, step->pattern, step->content, 0);
+  else if (step->kind == DECODE_STRIP)
+    strip (text, step);
 }
 
 static int
-byte_of (const GString *token)
+byte_of (const char *token, gsize length)
 {
   int high, low;
 
-  if (token->len != 6 || strncmp (token->str, "<0x", 3) != 0 || token->str[5] != '>')
+  if (length != 6 || strncmp (token, "<0x", 3) != 0 || token[5] != '>')
     return -1;
-  high = g_ascii_xdigit_value (token->str[3]);
-  low = g_ascii_xdigit_value (token->str[4]);
+  high = g_ascii_xdigit_value (token[3]);
+  low = g_ascii_xdigit_value (token[4]);
   return high >= 0 && low >= 0 ? high * 16 + low : -1;
 }
 
-/* Runs of byte tokens become text. */
-static GPtrArray *
-byte_fallback (GPtrArray *tokens)
+/* The bytes that a token of the vocabulary stands for. */
+static void
+append_token (PlumbDetokenizer *d, const char *token, gsize length)
 {
-  GPtrArray *result = g_ptr_array_new_with_free_func (string_free);
-  g_autoptr (GString) run = g_string_new (NULL);
+  const GArray *steps = d->tokenizer->decoder;
+  int byte = byte_of (token, length);
 
-  for (guint i = 0; i <= tokens->len; i++)
+  if (byte >= 0 && has_step (d->tokenizer, DECODE_BYTE_FALLBACK))
     {
-      GString *token = i < tokens->len ? g_ptr_array_index (tokens, i) : NULL;
-      int byte = token != NULL ? byte_of (token) : -1;
-
-      if (byte >= 0)
-        {
-          g_string_append_c (run, byte);
-          continue;
-        }
-      if (run->len > 0)
-        {
-          GString *text = g_string_new (NULL);
-
-          append_lossy (text, run->str, run->len);
-          g_ptr_array_add (result, text);
-          g_string_truncate (run, 0);
-        }
-      if (token != NULL)
-        g_ptr_array_add (result, g_string_new_len (token->str, token->len));
+      g_string_append_c (d->bytes, byte);
+      return;
     }
-  return result;
+  if (d->tokenizer->raw)
+    {
+      g_string_append_len (d->bytes, token, length);
+      return;
+    }
+  if (has_step (d->tokenizer, DECODE_BYTE_LEVEL))
+    {
+      if (!plumb_append_visible (d->bytes, token, length))
+        g_string_append_len (d->bytes, token, length);
+      return;
+    }
+  g_string_truncate (d->token, 0);
+  g_string_append_len (d->token, token, length);
+  for (guint i = 0; i < d->first_whole; i++)
+    apply (&g_array_index (steps, PlumbDecodeStep, i), d->token);
+  g_string_append_len (d->bytes, d->token->str, d->token->len);
 }
 
-static GPtrArray *
-apply (const PlumbDecodeStep *step, GPtrArray *tokens)
+/* What the steps on the whole text do to what comes now at its end. */
+static void
+finish_text (PlumbDetokenizer *d, gsize before, gboolean all, GString *text)
 {
-  switch (step->kind)
+  gsize size = d->strip != NULL ? strlen (d->strip) : 0;
+  const GArray *steps = d->tokenizer->decoder;
+
+  if (d->holds)
     {
-    case DECODE_FUSE:
-      return single (fuse (tokens));
-    case DECODE_BYTE_LEVEL:
-      return single (from_visible (tokens));
-    case DECODE_BYTE_FALLBACK:
-      return byte_fallback (tokens);
-    case DECODE_REPLACE:
-      g_ptr_array_foreach (tokens, (GFunc)replace_in, (gpointer)step);
-      break;
-    case DECODE_STRIP:
-      g_ptr_array_foreach (tokens, (GFunc)strip, (gpointer)step);
-      break;
+      g_string_append_len (d->held, text->str + before, text->len - before);
+      g_string_truncate (text, before);
+      for (guint i = d->first_whole; all && i < steps->len; i++)
+        apply (&g_array_index (steps, PlumbDecodeStep, i), d->held);
+      if (all)
+        g_string_append_len (text, d->held->str, d->held->len);
+      return;
     }
-  return g_ptr_array_ref (tokens);
+  while (d->strips > 0 && text->len > before)
+    if (text->len - before >= size && memcmp (text->str + before, d->strip, size) == 0)
+      {
+        g_string_erase (text, before, size);
+        d->strips--;
+      }
+    else
+      d->strips = 0;
 }
 
-GString *
-plumb_decode (GArray *steps, GPtrArray *tokens)
+gboolean
+plumb_detokenizer_push (PlumbDetokenizer *d, gint32 id, GString *text, GError **error)
 {
-  g_autoptr (GPtrArray) current = g_ptr_array_ref (tokens);
+  gboolean added = FALSE;
+  gsize length, before = text->len;
+  const char *token = plumb_tokenizer_spelling (d->tokenizer, id, &length, &added);
 
-  for (guint i = 0; i < steps->len; i++)
+  if (token == NULL)
     {
-      GPtrArray *next = apply (&g_array_index (steps, PlumbDecodeStep, i), current);
-
-      g_ptr_array_unref (current);
-      current = next;
+      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
+                   "id %d is not of the vocabulary, which ends at %u", id,
+                   d->tokenizer->vocab_size - 1);
+      return FALSE;
     }
-  return fuse (current);
+  if (d->skip_special && plumb_tokenizer_is_special (d->tokenizer, id))
+    return TRUE;
+  /* An added token is its own text, but it may be of the vocabulary, with a mark for a blank. */
+  if (added && (d->tokenizer->raw || has_step (d->tokenizer, DECODE_BYTE_LEVEL)))
+    g_string_append_len (d->bytes, token, length);
+  else
+    append_token (d, token, length);
+  drain (d->bytes, FALSE, text);
+  finish_text (d, before, FALSE, text);
+  return TRUE;
+}
+
+void
+plumb_detokenizer_finish (PlumbDetokenizer *d, GString *text)
+{
+  gsize before = text->len;
+
+  drain (d->bytes, TRUE, text);
+  finish_text (d, before, TRUE, text);
 }

@@ -20,14 +20,16 @@ plumb_tokenizer_unref (PlumbTokenizer *tokenizer)
   if (!g_atomic_ref_count_dec (&tokenizer->refs))
     return;
   g_free (tokenizer->dir);
+  g_free (tokenizer->file);
   plumb_added_tokens_clear (&tokenizer->added);
   g_array_unref (tokenizer->normalizer);
   g_array_unref (tokenizer->pre_tokenizer);
-  plumb_bpe_free (tokenizer->bpe);
+  g_clear_pointer (&tokenizer->bpe, plumb_bpe_free);
+  g_clear_pointer (&tokenizer->unigram, plumb_unigram_free);
+  plumb_vocab_free (tokenizer->vocab);
   g_array_unref (tokenizer->prefix);
   g_array_unref (tokenizer->suffix);
   g_array_unref (tokenizer->decoder);
-  g_hash_table_unref (tokenizer->added_by_id);
   g_array_unref (tokenizer->eos);
   g_free (tokenizer);
 }
@@ -60,31 +62,44 @@ plumb_tokenizer_eos (PlumbTokenizer *tokenizer, gsize *n)
 static const PlumbAddedToken *
 added_token (PlumbTokenizer *tokenizer, gint32 id)
 {
-  guint index
-      = GPOINTER_TO_UINT (g_hash_table_lookup (tokenizer->added_by_id, GINT_TO_POINTER (id)));
+  const PlumbAddedTokens *added = &tokenizer->added;
+  guint index = added->tokens != NULL ? GPOINTER_TO_UINT (g_hash_table_lookup (
+                                            added->by_id, GINT_TO_POINTER (id)))
+                                      : 0;
 
-  return index > 0 ? &g_array_index (tokenizer->added.tokens, PlumbAddedToken, index - 1) : NULL;
+  return index > 0 ? &g_array_index (added->tokens, PlumbAddedToken, index - 1) : NULL;
 }
 
 gint32
 plumb_tokenizer_find (PlumbTokenizer *tokenizer, const char *token)
 {
-  for (guint i = 0; i < tokenizer->added.tokens->len; i++)
-    {
-      const PlumbAddedToken *added = &g_array_index (tokenizer->added.tokens, PlumbAddedToken, i);
+  const GArray *added = tokenizer->added.tokens;
 
-      if (g_str_equal (added->content, token))
-        return added->id;
-    }
-  return plumb_bpe_find (tokenizer->bpe, token);
+  for (guint i = 0; added != NULL && i < added->len; i++)
+    if (g_str_equal (g_array_index (added, PlumbAddedToken, i).content, token))
+      return g_array_index (added, PlumbAddedToken, i).id;
+  return plumb_vocab_find (tokenizer->vocab, token, strlen (token));
+}
+
+const char *
+plumb_tokenizer_spelling (PlumbTokenizer *tokenizer, gint32 id, gsize *length, gboolean *added)
+{
+  const PlumbAddedToken *token = added_token (tokenizer, id);
+
+  *added = token != NULL;
+  if (token == NULL)
+    return plumb_vocab_token (tokenizer->vocab, id, length);
+  *length = token->length;
+  return token->content;
 }
 
 const char *
 plumb_tokenizer_token (PlumbTokenizer *tokenizer, gint32 id)
 {
-  const PlumbAddedToken *added = added_token (tokenizer, id);
+  gboolean added;
+  gsize length;
 
-  return added != NULL ? added->content : plumb_bpe_token (tokenizer->bpe, id);
+  return plumb_tokenizer_spelling (tokenizer, id, &length, &added);
 }
 
 gboolean
@@ -95,83 +110,123 @@ plumb_tokenizer_is_special (PlumbTokenizer *tokenizer, gint32 id)
   return added != NULL && added->special;
 }
 
+const char *
+plumb_tokenizer_find_special (PlumbTokenizer *tokenizer, const char *text, gssize length)
+{
+  gsize bytes = length < 0 ? strlen (text) : (gsize)length;
+
+  for (guint normalized = 0; normalized < 2; normalized++)
+    {
+      PlumbAddedSearch search = { 0 };
+      const PlumbAddedToken *token;
+
+      while ((token = plumb_added_tokens_find (&tokenizer->added, normalized, FALSE, text, bytes,
+                                               &search))
+             != NULL)
+        if (token->special)
+          return token->content;
+    }
+  return NULL;
+}
+
+/* --- encoding */
+
+typedef struct
+{
+  PlumbTokenizer *tokenizer;
+  gboolean plain; /* special tokens are text */
+  GArray *ids;
+} Encoding;
+
+static gboolean
+encode_piece (Encoding *e, const char *piece, gsize length, GError **error)
+{
+  if (e->tokenizer->unigram != NULL)
+    return plumb_unigram_encode (e->tokenizer->unigram, piece, length, e->ids, error);
+  return plumb_bpe_encode (e->tokenizer->bpe, piece, length, e->ids, error);
+}
+
+/* A piece is cut in front of each mark that follows another character. */
+static gboolean
+encode_words (Encoding *e, const char *piece, gsize length, GError **error)
+{
+  static const char mark[] = "\xe2\x96\x81";
+  gsize start = 0, at = 0;
+
+  while (at < length)
+    {
+      while (length - at >= 3 && memcmp (piece + at, mark, 3) == 0)
+        at += 3;
+      while (at < length && !(length - at >= 3 && memcmp (piece + at, mark, 3) == 0))
+        at++;
+      if (!encode_piece (e, piece + start, at - start, error))
+        return FALSE;
+      start = at;
+    }
+  return TRUE;
+}
+
 /* A stretch without added tokens, already normalized. */
 static gboolean
-encode_plain (
-    PlumbTokenizer *tokenizer, const char *text, gsize length, GArray *ids, GError **error)
+encode_plain (Encoding *e, const char *text, gsize length, gboolean at_start, GError **error)
 {
-  g_autoptr (GPtrArray) pieces = plumb_pre_tokenize (tokenizer->pre_tokenizer, text, length, error);
+  g_auto (PlumbPieces) pieces = { 0 };
 
-  if (pieces == NULL)
+  if (!plumb_pre_tokenize (e->tokenizer->pre_tokenizer, text, length, at_start, &pieces, error))
     return FALSE;
-  for (guint i = 0; i < pieces->len; i++)
+  for (guint i = 0; i < pieces.spans->len; i++)
     {
-      const GString *piece = g_ptr_array_index (pieces, i);
+      PlumbSpan span = g_array_index (pieces.spans, PlumbSpan, i);
+      const char *piece = pieces.text + span.start;
 
-      if (!plumb_bpe_encode (tokenizer->bpe, piece->str, piece->len, ids, error))
+      if (!(e->tokenizer->words ? encode_words (e, piece, span.length, error)
+                                : encode_piece (e, piece, span.length, error)))
         return FALSE;
     }
   return TRUE;
 }
 
-typedef gboolean (*EncodeRest) (PlumbTokenizer *tokenizer,
-                                const char *text,
-                                gsize length,
-                                gboolean at_start,
-                                GArray *ids,
-                                GError **error);
+typedef gboolean (*EncodeRest) (
+    Encoding *e, const char *text, gsize length, gboolean at_start, GError **error);
 
 /* Takes the added tokens of one kind out of a text and hands what is between them on. */
 static gboolean
-encode_between (PlumbTokenizer *tokenizer,
+encode_between (Encoding *e,
                 gboolean normalized,
                 const char *text,
                 gsize length,
                 gboolean at_start,
                 EncodeRest rest,
-                GArray *ids,
                 GError **error)
 {
-  gsize from = 0, start, end;
+  PlumbAddedSearch search = { 0 };
   const PlumbAddedToken *token;
 
-  while ((token = plumb_added_tokens_find (&tokenizer->added, normalized, text, length, from,
-                                           &start, &end))
+  while ((token = plumb_added_tokens_find (&e->tokenizer->added, normalized, e->plain, text,
+                                           length, &search))
          != NULL)
     {
-      if (start > from
-          && !rest (tokenizer, text + from, start - from, at_start && from == 0, ids, error))
+      if (search.start > search.from
+          && !rest (e, text + search.from, search.start - search.from,
+                    at_start && search.from == 0, error))
         return FALSE;
-      g_array_append_val (ids, token->id);
-      from = end;
+      g_array_append_val (e->ids, token->id);
+      search.from = search.end;
     }
-  return from == length
-         || rest (tokenizer, text + from, length - from, at_start && from == 0, ids, error);
+  return search.from >= length
+         || rest (e, text + search.from, length - search.from, at_start && search.from == 0,
+                  error);
 }
 
 static gboolean
-encode_normalized (PlumbTokenizer *tokenizer,
-                   const char *text,
-                   gsize length,
-                   gboolean at_start,
-                   GArray *ids,
-                   GError **error)
+encode_raw (Encoding *e, const char *text, gsize length, gboolean at_start, GError **error)
 {
-  return encode_plain (tokenizer, text, length, ids, error);
-}
+  GString *normal = plumb_normalize (e->tokenizer->normalizer, text, length, at_start);
+  gboolean fine;
 
-static gboolean
-encode_raw (PlumbTokenizer *tokenizer,
-            const char *text,
-            gsize length,
-            gboolean at_start,
-            GArray *ids,
-            GError **error)
-{
-  GString *normal = plumb_normalize (tokenizer->normalizer, text, length, at_start);
-  gboolean fine = encode_between (tokenizer, TRUE, normal->str, normal->len, at_start,
-                                  encode_normalized, ids, error);
-
+  if (normal == NULL)
+    return encode_between (e, TRUE, text, length, at_start, encode_plain, error);
+  fine = encode_between (e, TRUE, normal->str, normal->len, at_start, encode_plain, error);
   g_string_free (normal, TRUE);
   return fine;
 }
@@ -195,6 +250,27 @@ check_utf8 (const char *text, gsize length, GError **error)
   return TRUE;
 }
 
+static gboolean
+encode (Encoding *e, const char *text, gssize length, gboolean add_special, GError **error)
+{
+  gsize bytes = length < 0 ? strlen (text) : (gsize)length;
+  guint before = e->ids->len;
+
+  g_return_val_if_fail (g_array_get_element_size (e->ids) == sizeof (gint32), FALSE);
+  if (!check_utf8 (text, bytes, error))
+    return FALSE;
+  if (add_special)
+    g_array_append_vals (e->ids, e->tokenizer->prefix->data, e->tokenizer->prefix->len);
+  if (!encode_between (e, FALSE, text, bytes, TRUE, encode_raw, error))
+    {
+      g_array_set_size (e->ids, before);
+      return FALSE;
+    }
+  if (add_special)
+    g_array_append_vals (e->ids, e->tokenizer->suffix->data, e->tokenizer->suffix->len);
+  return TRUE;
+}
+
 gboolean
 plumb_tokenizer_encode (PlumbTokenizer *tokenizer,
                         const char *text,
@@ -203,28 +279,18 @@ plumb_tokenizer_encode (PlumbTokenizer *tokenizer,
                         GArray *ids,
                         GError **error)
 {
-  gsize bytes = length < 0 ? strlen (text) : (gsize)length;
-  guint before = ids->len;
+  Encoding e = { tokenizer, FALSE, ids };
 
-  g_return_val_if_fail (g_array_get_element_size (ids) == sizeof (gint32), FALSE);
-  if (!check_utf8 (text, bytes, error))
-    return FALSE;
-  if (add_special)
-    g_array_append_vals (ids, tokenizer->prefix->data, tokenizer->prefix->len);
-  if (!encode_between (tokenizer, FALSE, text, bytes, TRUE, encode_raw, ids, error))
-    {
-      g_array_set_size (ids, before);
-      return FALSE;
-    }
-  if (add_special)
-    g_array_append_vals (ids, tokenizer->suffix->data, tokenizer->suffix->len);
-  return TRUE;
+  return encode (&e, text, length, add_special, error);
 }
 
-static void
-string_free (gpointer string)
+gboolean
+plumb_tokenizer_encode_plain (
+    PlumbTokenizer *tokenizer, const char *text, gssize length, GArray *ids, GError **error)
 {
-  g_string_free (string, TRUE);
+  Encoding e = { tokenizer, TRUE, ids };
+
+  return encode (&e, text, length, FALSE, error);
 }
 
 char *
@@ -235,24 +301,16 @@ plumb_tokenizer_decode_full (PlumbTokenizer *tokenizer,
                              gsize *length,
                              GError **error)
 {
-  g_autoptr (GPtrArray) tokens = g_ptr_array_new_with_free_func (string_free);
-  GString *text;
+  g_autoptr (PlumbDetokenizer) stream = plumb_detokenizer_new (tokenizer, skip_special);
+  GString *text = g_string_sized_new (n * 4);
 
   for (gsize i = 0; i < n; i++)
-    {
-      const char *token = plumb_tokenizer_token (tokenizer, ids[i]);
-
-      if (token == NULL)
-        {
-          g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
-                       "id %d is not of the vocabulary, which ends at %u", ids[i],
-                       tokenizer->vocab_size - 1);
-          return NULL;
-        }
-      if (!skip_special || !plumb_tokenizer_is_special (tokenizer, ids[i]))
-        g_ptr_array_add (tokens, g_string_new (token));
-    }
-  text = plumb_decode (tokenizer->decoder, tokens);
+    if (!plumb_detokenizer_push (stream, ids[i], text, error))
+      {
+        g_string_free (text, TRUE);
+        return NULL;
+      }
+  plumb_detokenizer_finish (stream, text);
   *length = text->len;
   return g_string_free (text, FALSE);
 }

@@ -5,12 +5,13 @@
 
 G_BEGIN_DECLS
 
-/* A tokenizer.json of BPE kind: byte-level (GPT-2, Llama 3, Qwen) or with byte fallback (Llama 2).
- * Immutable after loading; may be used by several threads at once. */
+/* A tokenizer of BPE or Unigram kind, byte-level (GPT-2, Llama 3, Qwen) or with byte fallback (Llama 2).
+ * May be used by several threads at once. */
 typedef struct _PlumbTokenizer PlumbTokenizer;
 
-/* Reads tokenizer.json (or .gz, or vocab.json and merges.txt) of a model folder, and what its
- * tokenizer_config.json, generation_config.json and config.json say about special tokens. */
+/* Reads the tokenizer of a model folder: tokenizer.json, vocab.json with merges.txt, tokenizer.model
+ * (SentencePiece), or a *.tiktoken file, each also as .gz; and what its tokenizer_config.json,
+ * generation_config.json and config.json say about special tokens. */
 PlumbTokenizer *plumb_tokenizer_load (const char *dir, GError **error);
 PlumbTokenizer *plumb_tokenizer_ref (PlumbTokenizer *tokenizer);
 void plumb_tokenizer_unref (PlumbTokenizer *tokenizer);
@@ -25,6 +26,16 @@ gboolean plumb_tokenizer_encode (PlumbTokenizer *tokenizer,
                                  gboolean add_special,
                                  GArray *ids,
                                  GError **error);
+
+/* The same, but special tokens typed in the text stay text: nobody can write a control token. */
+gboolean plumb_tokenizer_encode_plain (PlumbTokenizer *tokenizer,
+                                       const char *text,
+                                       gssize length,
+                                       GArray *ids,
+                                       GError **error);
+/* The first special token that is typed in a text, or NULL: control tokens in data end turns. */
+const char *
+plumb_tokenizer_find_special (PlumbTokenizer *tokenizer, const char *text, gssize length);
 
 /* The text of some ids, always valid UTF-8: U+FFFD stands where bytes are incomplete, and for a
  * NUL. Spaces are never cleaned up. Unknown ids are an error. (transfer full) */
@@ -46,6 +57,18 @@ char *plumb_tokenizer_decode_after (PlumbTokenizer *tokenizer,
                                     gsize n,
                                     gboolean skip_special,
                                     GError **error);
+
+/* Text as ids arrive. All that `push` and `finish` append to `text`, one after the other, is what decode_full
+ * gives for all ids; nothing but an incomplete character (at most 3 bytes) is held back, and U+FFFD only
+ * stands where bytes are wrong. */
+typedef struct _PlumbDetokenizer PlumbDetokenizer;
+
+PlumbDetokenizer *plumb_detokenizer_new (PlumbTokenizer *tokenizer, gboolean skip_special);
+gboolean
+plumb_detokenizer_push (PlumbDetokenizer *detokenizer, gint32 id, GString *text, GError **error);
+void plumb_detokenizer_finish (PlumbDetokenizer *detokenizer, GString *text);
+void plumb_detokenizer_free (PlumbDetokenizer *detokenizer);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (PlumbDetokenizer, plumb_detokenizer_free)
 
 /* Highest id plus one; the model's embedding may have more rows. */
 guint plumb_tokenizer_vocab_size (PlumbTokenizer *tokenizer);

@@ -296,8 +296,8 @@ test_refused (void)
     { "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[[\"a\"]]}}", "pair" },
     { "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"end_of_word_suffix\":\"</w>\"}}",
       "suffix" },
-    { "{\"normalizer\":{\"type\":\"Lowercase\"},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0}}}",
-      "Lowercase" },
+    { "{\"normalizer\":{\"type\":\"BertNormalizer\"},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0}}}",
+      "BertNormalizer" },
     { "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},\"behavior\":"
       "\"Isolated\"},"
       "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0}}}",
