@@ -9,7 +9,7 @@
 #include "engine/core/error.h"
 #include "engine/run/verify.h"
 
-/* verify model DIR | curves FILE --model DIR */
+/* verify model DIR | curves FILE --model DIR | tokenizer DIR FILE | templates DIR FILE */
 int
 plumb_cmd_verify (int argc, char **argv, GError **error)
 {
@@ -23,17 +23,23 @@ plumb_cmd_verify (int argc, char **argv, GError **error)
     { "quiet", 'q', 0, G_OPTION_ARG_NONE, &quiet, N_ ("print only what failed, and the summary"), NULL },
     { NULL },
   };
-  if (!plumb_command_parse (&argc, &argv, options, "model DIR | curves FILE --model DIR",
-                            N_ ("compare this engine with values made by another implementation"), 2, 2,
+  if (!plumb_command_parse (&argc, &argv, options, "model DIR | curves FILE --model DIR | tokenizer DIR FILE | templates DIR FILE",
+                            N_ ("compare this engine with values made by another implementation"), 2, 3,
                             error))
     return PLUMB_ERROR_USAGE;
-  if (g_str_equal (argv[1], "model"))
+  gboolean two = g_str_equal (argv[1], "tokenizer") || g_str_equal (argv[1], "templates");
+  if (two != (argc == 4))
+    g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_USAGE,
+                 two ? "verify %s needs a folder and a file" : "verify %s takes one folder or file", argv[1]);
+  else if (g_str_equal (argv[1], "tokenizer"))
+    ok = plumb_verify_tokenizer (argv[2], argv[3], quiet, &passed, error);
+  else if (g_str_equal (argv[1], "model"))
     ok = plumb_verify_model (argv[2], quiet, &passed, error);
   else if (g_str_equal (argv[1], "curves") && model)
     ok = plumb_verify_curves (argv[2], model, algorithm, quiet, &passed, error);
   else
     g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_USAGE,
                  g_str_equal (argv[1], "curves") ? "verify curves needs --model DIR"
-                                                 : "verify what? There are model and curves");
+                                                 : "verify what? There are model, curves, tokenizer and templates");
   return ok && passed ? 0 : 1;
 }

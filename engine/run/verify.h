@@ -49,4 +49,8 @@ gboolean plumb_verify_model (const char *dir, gboolean quiet, gboolean *passed, 
 gboolean plumb_verify_curves (const char *file, const char *dir, const char *algorithm, gboolean quiet,
                               gboolean *passed, GError **error);
 
+/* Compares the tokenizer of a folder (or file) with rows {"text", "ids", "ids_added"?, "decoded"?}, as JSON lines or
+ * an array. */
+gboolean plumb_verify_tokenizer (const char *dir, const char *file, gboolean quiet, gboolean *passed, GError **error);
+
 G_END_DECLS

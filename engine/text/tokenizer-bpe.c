@@ -206,6 +206,8 @@ plumb_bpe_set_bytes (PlumbBpe *bpe, gboolean spelled)
 
   bpe->bytes = plumb_vocab_new ();
   bpe->pieces = bpe->bytes;
+  /* tiktoken looks a word up before it merges. */
+  bpe->ignore_merges = bpe->ignore_merges || !spelled;
   for (guint id = 0; id < plumb_vocab_size (bpe->vocab); id++)
     {
       gsize length;

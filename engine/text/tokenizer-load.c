@@ -167,40 +167,41 @@ is_model_name (const char *name)
   return strstr (name, ".tiktoken") != NULL || strstr (name, ".model") != NULL;
 }
 
-/* Names of SentencePiece and tiktoken files differ; one that stands alone is taken. NULL with an error
- * when there is none, or more than one. */
+/* Names of SentencePiece and tiktoken files differ: one that begins like the usual ones is taken, or one that
+ * stands alone. NULL with an error when there is none, or more than one. */
 static char *
 find_single (const char *dir, GError **error)
 {
-  g_autoptr (GDir) folder = g_dir_open (dir, 0, error);
-  g_autofree char *found = NULL;
+  g_autoptr (GError) local = NULL;
+  g_autoptr (GDir) folder = g_dir_open (dir, 0, &local);
+  g_autofree char *found = NULL, *other = NULL;
   const char *name;
 
-  if (folder == NULL)
+  while (folder != NULL && (name = g_dir_read_name (folder)) != NULL)
     {
-      if (error != NULL)
-        (*error)->domain = PLUMB_ERROR, (*error)->code = PLUMB_ERROR_INVALID;
-      return NULL;
-    }
-  while ((name = g_dir_read_name (folder)) != NULL)
-    {
-      if (!is_model_name (name))
+      gboolean usual = g_str_has_prefix (name, "tokenizer.");
+
+      if (!is_model_name (name)
+          || (found != NULL && !usual && g_str_has_prefix (found, "tokenizer.")))
         continue;
-      if (found != NULL)
-        {
-          g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
-                       "%s: there are several tokenizers in this folder (%s, %s); name the file",
-                       dir, found, name);
-          return NULL;
-        }
+      g_free (other);
+      other = found != NULL && usual == g_str_has_prefix (found, "tokenizer.")
+                  ? g_steal_pointer (&found)
+                  : NULL;
+      g_free (found);
       found = g_strdup (name);
     }
-  if (found != NULL)
+  if (found != NULL && other == NULL)
     return g_build_filename (dir, found, NULL);
-  g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
-               "%s: there is no tokenizer.json in this folder, nor vocab.json with merges.txt,"
-               " tokenizer.model or a .tiktoken file",
-               dir);
+  if (found != NULL)
+    g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
+                 "%s: there are several tokenizers in this folder (%s, %s); name the file", dir,
+                 other, found);
+  else
+    g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
+                 "%s: there is no tokenizer.json in this folder, nor vocab.json with merges.txt,"
+                 " tokenizer.model or a .tiktoken file",
+                 dir);
   return NULL;
 }
 

@@ -110,6 +110,21 @@ plumb_tokenizer_is_special (PlumbTokenizer *tokenizer, gint32 id)
   return added != NULL && added->special;
 }
 
+gboolean
+plumb_tokenizer_rewrites (PlumbTokenizer *tokenizer)
+{
+  for (guint i = 0; i < tokenizer->normalizer->len; i++)
+    {
+      const PlumbPreStep *step = &g_array_index (tokenizer->normalizer, PlumbPreStep, i);
+
+      if (step->kind == PRE_UNICODE ? step->mode != G_NORMALIZE_NFC
+                                    : step->kind != PRE_PREPEND && step->kind != PRE_VISIBLE
+                                          && !(step->kind == PRE_REPLACE && step->regex == NULL))
+        return TRUE;
+    }
+  return FALSE;
+}
+
 const char *
 plumb_tokenizer_find_special (PlumbTokenizer *tokenizer, const char *text, gssize length)
 {

@@ -84,6 +84,9 @@ gboolean plumb_tokenizer_is_special (PlumbTokenizer *tokenizer, gint32 id);
  * n tokens. */
 gsize plumb_tokenizer_longest_token (PlumbTokenizer *tokenizer);
 
+/* TRUE if encoding loses something of a text that decoding cannot give back, but for its normal form. */
+gboolean plumb_tokenizer_rewrites (PlumbTokenizer *tokenizer);
+
 /* Copies the tokenizer's files as they are into an export folder. */
 gboolean plumb_tokenizer_copy_files (PlumbTokenizer *tokenizer, const char *to_dir, GError **error);
 
