@@ -11,8 +11,8 @@
  * - Ops are queued in order. None allocates: scratch comes from the workspace given to `open`.
  * - Errors are sticky: after the first one every op of the context does nothing, and `status`, asked
  *   at a synchronisation point, returns its code and message. So a forward pass needs one check.
- * - Row results never depend on how many rows a call has (batch invariance), and reductions over rows
- *   are repeatable for equal shapes.
+ * - Row results never depend on how many rows a call has (batch invariance; on a GPU in deterministic mode
+ *   only), and reductions over rows are repeatable for equal shapes.
  */
 
 #pragma once
@@ -25,7 +25,7 @@
 extern "C" {
 #endif
 
-#define DEV_VERSION 1u
+#define DEV_VERSION 2u
 
 /* Keys are visited in tiles of this many; a page of the KV cache is a multiple of it, so paged and
  * contiguous keys give equal bits. */
@@ -63,6 +63,7 @@ enum dev_status
 struct dev_context; // device, stream, workspace, caches; opaque
 struct dev_arena;   // a reserved address range, committed in parts; never moves
 struct dev_graph;   // a recorded sequence of ops
+struct dev_mark;    // a place in the queue that the host can wait for
 
 struct dev_info
 {
@@ -71,6 +72,7 @@ struct dev_info
   uint64_t memory_total;     // bytes
   uint64_t memory_available; // bytes, now
   bool native_bf16;          // bf16 products run in hardware
+  bool asynchronous;         // ops run beside the host: it pays to queue ahead and to replay recorded ops
   char matmul_path[64];      // which product path the start-up self-test chose
 };
 
@@ -161,6 +163,10 @@ struct dev_ops
    * `max_context` keys of `head_size`, and rows of at most `width` elements. */
   size_t (*workspace_size) (int vocabulary, int max_context, int head_size, int width);
 
+  /* Whether rows never depend on how many a call has, at the price of time; on the CPU they never do. To be
+   * set before the first op. */
+  void (*set_deterministic) (struct dev_context *, bool);
+
   /* Arenas reserve address space once; commit makes a part usable (zeroed), decommit returns its
    * memory. Offsets and sizes are rounded to pages of the backend. */
   struct dev_arena *(*arena_reserve) (struct dev_context *, size_t bytes);
@@ -171,6 +177,16 @@ struct dev_ops
 
   void (*upload) (struct dev_context *, void *to, const void *host_from, size_t bytes);
   void (*download) (struct dev_context *, void *host_to, const void *from, size_t bytes);
+  /* Queues the download and returns: host_to, memory of host_allocate, is filled when a mark set after it is
+   * passed. */
+  void (*download_later) (struct dev_context *, void *host_to, const void *from, size_t bytes);
+  void *(*host_allocate) (struct dev_context *, size_t bytes);
+  void (*host_free) (struct dev_context *, void *host_memory);
+  /* mark_set moves a mark to the end of the queue, mark_wait waits until the queue has passed it. */
+  struct dev_mark *(*mark_new) (struct dev_context *);
+  void (*mark_set) (struct dev_context *, struct dev_mark *);
+  void (*mark_wait) (struct dev_context *, struct dev_mark *);
+  void (*mark_free) (struct dev_mark *);
   void (*copy) (struct dev_context *, void *to, const void *from, size_t bytes);
   void (*zero) (struct dev_context *, void *to, size_t bytes);
   /* to[i] = from[i] with another type, n elements. */
@@ -182,6 +198,10 @@ struct dev_ops
   /* Row rows[i] of `to` = row i of `from`; rows must differ. */
   void (*scatter_rows) (struct dev_context *, void *to, const void *from, const int32_t *rows, int n,
                         int width, enum dev_type type);
+
+  /* ids[i] = tokens[source[i]] where source[i] >= 0: ids that the host does not know yet. n of them. */
+  void (*take_tokens) (struct dev_context *, int32_t *ids, const int32_t *tokens, const int32_t *source,
+                       int n);
 
   /* Records the ops until record_end; replay queues them again with the same arguments. A backend
    * without graphs runs them at once while recording, returns NULL and is never asked to replay. */

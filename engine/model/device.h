@@ -12,9 +12,16 @@ typedef struct
 {
   const struct dev_ops *ops;
   struct dev_context *context;
+  gboolean asynchronous; /* dev_info's */
 } PlumbDevice;
 
-/* Opens "cpu" with a workspace of so many bytes. An unknown name is PLUMB_ERROR_ENVIRONMENT. */
+/* The table of the backend of a device's name, without opening it. */
+const struct dev_ops *plumb_device_backend (const char *name, GError **error);
+/* What "auto" (or NULL) means on this machine: "cuda:0" where it can be opened, else "cpu" with the reason
+ * (transfer full; may be NULL). Another name stays as it is. */
+char *plumb_device_choose (const char *name, char **reason);
+/* Opens "cpu" or "cuda:N" with a workspace of so many bytes. A device that is unknown or not there is
+ * PLUMB_ERROR_ENVIRONMENT. */
 PlumbDevice *plumb_device_open (const char *name, gsize workspace, GError **error);
 void plumb_device_close (PlumbDevice *device);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (PlumbDevice, plumb_device_close)

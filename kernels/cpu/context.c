@@ -229,6 +229,59 @@ cpu_zero (struct dev_context *context, void *to, size_t bytes)
     memset (to, 0, bytes);
 }
 
+void
+cpu_take_tokens (struct dev_context *context, int32_t *ids, const int32_t *tokens, const int32_t *source, int n)
+{
+  for (int i = 0; !context->status && i < n; i++)
+    if (source[i] >= 0)
+      ids[i] = tokens[source[i]];
+}
+
+/* The CPU is always deterministic, and ops are done when they return: there is nothing to wait for. */
+void
+cpu_set_deterministic (struct dev_context *context, bool deterministic)
+{
+}
+
+void
+cpu_download_later (struct dev_context *context, void *host_to, const void *from, size_t bytes)
+{
+  cpu_download (context, host_to, from, bytes);
+}
+
+void *
+cpu_host_allocate (struct dev_context *context, size_t bytes)
+{
+  return aligned_alloc (DEV_ALIGN, dev_align (bytes ? bytes : 1));
+}
+
+void
+cpu_host_free (struct dev_context *context, void *host_memory)
+{
+  free (host_memory);
+}
+
+struct dev_mark *
+cpu_mark_new (struct dev_context *context)
+{
+  return NULL;
+}
+
+void
+cpu_mark_set (struct dev_context *context, struct dev_mark *mark)
+{
+}
+
+void
+cpu_mark_wait (struct dev_context *context, struct dev_mark *mark)
+{
+}
+
+void
+cpu_mark_free (struct dev_mark *mark)
+{
+}
+
 /* The CPU runs ops as they come; there is nothing to record. */
 void
 cpu_record_begin (struct dev_context *context)

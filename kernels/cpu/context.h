@@ -43,6 +43,7 @@ void cpu_close (struct dev_context *);
 void cpu_info (struct dev_context *, struct dev_info *);
 int cpu_status (struct dev_context *, char *, size_t);
 size_t cpu_workspace_size (int, int, int, int);
+void cpu_set_deterministic (struct dev_context *, bool);
 
 struct dev_arena *cpu_arena_reserve (struct dev_context *, size_t);
 void *cpu_arena_base (struct dev_arena *);
@@ -52,6 +53,13 @@ void cpu_arena_free (struct dev_arena *);
 
 void cpu_upload (struct dev_context *, void *, const void *, size_t);
 void cpu_download (struct dev_context *, void *, const void *, size_t);
+void cpu_download_later (struct dev_context *, void *, const void *, size_t);
+void *cpu_host_allocate (struct dev_context *, size_t);
+void cpu_host_free (struct dev_context *, void *);
+struct dev_mark *cpu_mark_new (struct dev_context *);
+void cpu_mark_set (struct dev_context *, struct dev_mark *);
+void cpu_mark_wait (struct dev_context *, struct dev_mark *);
+void cpu_mark_free (struct dev_mark *);
 void cpu_copy (struct dev_context *, void *, const void *, size_t);
 void cpu_zero (struct dev_context *, void *, size_t);
 void cpu_convert (struct dev_context *, void *, enum dev_type, const void *, enum dev_type, size_t);
@@ -59,6 +67,7 @@ void cpu_gather_rows (struct dev_context *, void *, const void *, const int32_t 
                       enum dev_type);
 void cpu_scatter_rows (struct dev_context *, void *, const void *, const int32_t *, int, int,
                        enum dev_type);
+void cpu_take_tokens (struct dev_context *, int32_t *, const int32_t *, const int32_t *, int);
 void cpu_record_begin (struct dev_context *);
 struct dev_graph *cpu_record_end (struct dev_context *);
 void cpu_replay (struct dev_context *, struct dev_graph *);

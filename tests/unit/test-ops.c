@@ -10,11 +10,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/model/device.h"
 #include "kernels/cpu/vector.h"
-#include "kernels/device.h"
+#include "tests/unit/mirror.h"
 
 #define WORKSPACE (64 << 20)
 #define TILE DEV_KEY_TILE
+
+/* What is tested: the CPU's ops, or a GPU's in one of its modes. Without `exact`, a row may depend on how many rows its
+ * call has. */
+typedef struct
+{
+  const char *name;
+  gboolean gpu, exact;
+} Backend;
+
+static const Backend backends[] = {
+  { "cpu", FALSE, TRUE },
+  { "cuda-deterministic", TRUE, TRUE },
+  { "cuda-fast", TRUE, FALSE },
+};
+
+static const Backend *backend = &backends[0];
 
 typedef struct
 {
@@ -29,9 +46,18 @@ static void
 fixture_init (Fixture *f, guint32 seed, enum dev_type type)
 {
   char message[256];
-  f->ops = dev_cpu ();
   f->reference = dev_reference ();
-  g_assert_cmpint (f->ops->open (0, WORKSPACE, &f->context, message, sizeof message), ==, DEV_OK);
+  if (backend->gpu)
+    {
+      const struct dev_ops *cuda = plumb_device_backend ("cuda", NULL);
+      f->ops = mirror_open (cuda, WORKSPACE, backend->exact, &f->context, message, sizeof message);
+      g_assert_nonnull (f->ops);
+    }
+  else
+    {
+      f->ops = dev_cpu ();
+      g_assert_cmpint (f->ops->open (0, WORKSPACE, &f->context, message, sizeof message), ==, DEV_OK);
+    }
   f->random = g_rand_new_with_seed (seed);
   f->memory = g_ptr_array_new_with_free_func (free);
   f->type = type;
@@ -44,7 +70,10 @@ fixture_clear (Fixture *f)
   int status = f->ops->status (f->context, message, sizeof message);
   g_assert_cmpstr (message, ==, "");
   g_assert_cmpint (status, ==, DEV_OK);
-  f->ops->close (f->context);
+  if (backend->gpu)
+    mirror_close (f->context);
+  else
+    f->ops->close (f->context);
   g_rand_free (f->random);
   g_ptr_array_unref (f->memory);
 }
@@ -52,6 +81,8 @@ fixture_clear (Fixture *f)
 static void *
 take (Fixture *f, size_t bytes)
 {
+  if (backend->gpu)
+    return memset (mirror_take (bytes), 0xff, bytes);
   void *memory = aligned_alloc (64, (bytes + 63) / 64 * 64 + 64);
   memset (memory, 0xff, (bytes + 63) / 64 * 64 + 64); /* NaN in both types */
   g_ptr_array_add (f->memory, memory);
@@ -117,6 +148,22 @@ assert_near (const char *what, const void *have, const void *want, size_t n, enu
     g_error ("%s: relative distance %g exceeds %g", what, distance, limit);
 }
 
+/* Equal bits, or near values where the backend does not promise equal bits. */
+static void
+assert_same (Fixture *f, const char *what, const void *have, const void *want, size_t n)
+{
+  if (!backend->exact)
+    assert_near (what, have, want, n, f->type, bound (f));
+  else if (memcmp (have, want, n * dev_type_size (f->type)) != 0)
+    {
+      size_t i = 0;
+      while (at (have, i, f->type) == at (want, i, f->type))
+        i++;
+      g_error ("%s: element %zu of %zu is %.9g where %.9g is wanted", what, i, n, at (have, i, f->type),
+               at (want, i, f->type));
+    }
+}
+
 static int
 pick (Fixture *f, int low, int high)
 {
@@ -149,7 +196,7 @@ check_linear (Fixture *f)
   f->ops->pack (f->context, packed, w.data, rows, cols, f->type);
   w.packed = packed;
   f->ops->linear_forward (f->context, again, x, &w, t, f->type);
-  g_assert_cmpmem (again, t * rows * dev_type_size (f->type), y, t * rows * dev_type_size (f->type));
+  assert_same (f, "linear_forward packed", again, y, (size_t) t * rows);
 }
 
 static void
@@ -241,19 +288,18 @@ make_rope (Fixture *f, Layer *layer, int positions)
 }
 
 static void
-make_layer (Fixture *f, Layer *layer)
+make_layer_of (Fixture *f, Layer *layer, int size, int longest)
 {
-  static const int sizes[] = { 2, 8, 10, 16, 64, 80, 128 };
-  int groups = pick (f, 1, 3), size = sizes[pick (f, 0, 6)], heads = groups * pick (f, 1, 3);
+  int groups = pick (f, 1, 3), heads = groups * pick (f, 1, 3);
   int sequences = pick (f, 1, 5), tokens = 0;
   memset (layer, 0, sizeof *layer);
-  layer->shape = (struct dev_attention){ heads, groups, size, pick (f, 0, 1) ? pick (f, 1, 20) : 0,
+  layer->shape = (struct dev_attention){ heads, groups, size, pick (f, 0, 1) ? pick (f, 1, longest * 2 / 5) : 0,
                                          1.0f / sqrtf ((float) size) };
   int32_t *offsets = take (f, (sequences + 1) * 4), *contexts = take (f, sequences * 4);
   offsets[0] = 0;
   for (int s = 0; s < sequences; s++)
     {
-      contexts[s] = pick (f, 1, 50);
+      contexts[s] = pick (f, 1, longest);
       tokens += contexts[s];
       offsets[s + 1] = tokens;
       layer->batch.max_context = MAX (layer->batch.max_context, contexts[s]);
@@ -283,6 +329,13 @@ make_layer (Fixture *f, Layer *layer)
   layer->q = output (f, layer->q_count);
   layer->kv.k = output (f, layer->kv_count);
   layer->kv.v = output (f, layer->kv_count);
+}
+
+static void
+make_layer (Fixture *f, Layer *layer)
+{
+  static const int sizes[] = { 2, 8, 10, 16, 64, 80, 128 };
+  make_layer_of (f, layer, sizes[pick (f, 0, 6)], 50);
 }
 
 static void
@@ -336,8 +389,7 @@ check_paged (Fixture *f, const Layer *l, const void *contiguous)
   batch.page_tokens = page_tokens;
   f->ops->qkv_forward (f->context, q, &kv, l->raw, &l->qkv, &l->shape, &batch, f->type);
   f->ops->attention_forward (f->context, out, NULL, q, &kv, &l->shape, &batch, f->type);
-  g_assert_cmpmem (out, l->q_count * dev_type_size (f->type), contiguous,
-                   l->q_count * dev_type_size (f->type));
+  assert_same (f, "attention over pages", out, contiguous, l->q_count);
 }
 
 /* The last tokens of each sequence as a call of their own, as a decode step sees them: equal bits. */
@@ -350,12 +402,14 @@ check_decode (Fixture *f, const Layer *l, const void *whole)
     for (int last = 1; last <= MIN (3, l->batch.contexts[s]); last++)
       {
         int first = l->batch.query_offsets[s + 1] - last;
-        int32_t offsets[2] = { 0, last }, table[64], pages = (l->batch.contexts[s] + TILE - 1) / TILE;
+        int32_t pages = (l->batch.contexts[s] + TILE - 1) / TILE, *offsets = take (f, 8), *table = take (f, pages * 4);
         size_t row = (size_t) l->shape.groups * l->shape.head_size;
         char *k = output (f, (size_t) pages * TILE * row), *v = output (f, (size_t) pages * TILE * row);
         void *out = output (f, (size_t) last * heads);
         memcpy (k, (char *) l->kv.k + l->batch.query_offsets[s] * row * size, l->batch.contexts[s] * row * size);
         memcpy (v, (char *) l->kv.v + l->batch.query_offsets[s] * row * size, l->batch.contexts[s] * row * size);
+        offsets[0] = 0;
+        offsets[1] = last;
         for (int i = 0; i < pages; i++)
           table[i] = i;
         struct dev_kv kv = { k, v };
@@ -370,16 +424,14 @@ check_decode (Fixture *f, const Layer *l, const void *whole)
                                    .page_tokens = TILE };
         f->ops->attention_forward (f->context, out, NULL, (char *) l->q + (size_t) first * heads * size, &kv,
                                    &l->shape, &batch, f->type);
-        g_assert_cmpmem (out, (size_t) last * heads * size, (const char *) whole + (size_t) first * heads * size,
-                         (size_t) last * heads * size);
+        assert_same (f, "attention of the last tokens", out, (const char *) whole + (size_t) first * heads * size,
+                     (size_t) last * heads);
       }
 }
 
 static void
-check_attention (Fixture *f)
+check_attention_layer (Fixture *f, Layer l)
 {
-  Layer l;
-  make_layer (f, &l);
   size_t rows = (size_t) l.batch.tokens * l.shape.heads;
   float *lse = take (f, rows * 4), *want_lse = take (f, rows * 4);
   void *out = output (f, l.q_count), *want = output (f, l.q_count);
@@ -387,7 +439,7 @@ check_attention (Fixture *f)
   f->ops->attention_forward (f->context, out, lse, l.q, &l.kv, &l.shape, &l.batch, f->type);
   f->reference->attention_forward (f->context, want, want_lse, l.q, &l.kv, &l.shape, &l.batch, f->type);
   assert_near ("attention_forward", out, want, l.q_count, f->type, bound (f));
-  assert_near ("attention lse", lse, want_lse, rows, DEV_F32, 2e-6);
+  assert_near ("attention lse", lse, want_lse, rows, DEV_F32, backend->gpu ? 1e-5 : 2e-6);
   check_paged (f, &l, out);
   check_decode (f, &l, out);
   void *dout = random_typed (f, l.q_count, 1);
@@ -401,6 +453,22 @@ check_attention (Fixture *f)
   assert_near ("attention dq", d[0], want_d[0], l.q_count, f->type, limit);
   assert_near ("attention dk", d[1], want_d[1], l.kv_count, f->type, limit);
   assert_near ("attention dv", d[2], want_d[2], l.kv_count, f->type, limit);
+}
+
+static void
+check_attention (Fixture *f)
+{
+  Layer layer;
+  make_layer (f, &layer);
+  check_attention_layer (f, layer);
+}
+
+static void
+check_attention_of (Fixture *f, int size, int longest)
+{
+  Layer layer;
+  make_layer_of (f, &layer, size, longest);
+  check_attention_layer (f, layer);
 }
 
 static void
@@ -439,9 +507,11 @@ check_sample (Fixture *f)
   struct dev_matrix w = { random_typed (f, (size_t) vocabulary * width, 1), NULL, vocabulary, width };
   void *h = random_typed (f, (size_t) n * width, 1);
   struct dev_random *random = take (f, n * sizeof *random);
-  int32_t tokens[100], want[100], forbidden[2] = { 1, 4 };
-  float logp[100], want_logp[100], forward[300];
-  uint8_t ban[100];
+  int32_t *tokens = take (f, n * 4), *want = take (f, n * 4), *forbidden = take (f, 8);
+  float *logp = take (f, n * 4), *want_logp = take (f, n * 4), *forward = take (f, 3 * n * 4);
+  uint8_t *ban = take (f, n);
+  forbidden[0] = 1;
+  forbidden[1] = 4;
   for (int i = 0; i < n; i++)
     {
       random[i] = (struct dev_random){ { 1u << 24 | (uint32_t) i % 8, (uint32_t) i / 8, (uint32_t) i } };
@@ -458,7 +528,7 @@ check_sample (Fixture *f)
       g_assert_false (ban[i] && (tokens[i] == 1 || tokens[i] == 4));
     }
   g_assert_cmpint (different, <=, n / 50); /* near ties of rounding */
-  f->ops->head_forward (f->context, forward, forward + 100, forward + 200, h, &w, tokens,
+  f->ops->head_forward (f->context, forward, forward + n, forward + 2 * n, h, &w, tokens,
                         temperature > 0 ? temperature : 1, n, f->type);
   g_assert_cmpmem (forward, n * 4, logp, n * 4); /* rollout and trainer agree bit by bit */
 }
@@ -468,7 +538,7 @@ check_value (Fixture *f)
 {
   int n = pick (f, 1, 40), width = pick (f, 1, 200);
   void *h = random_typed (f, (size_t) n * width, 1), *weight = random_typed (f, width, 1);
-  float values[40], want[40], *dvalues = random_floats (f, n, 1);
+  float *values = take (f, n * 4), *want = take (f, n * 4), *dvalues = random_floats (f, n, 1);
   void *dh = output (f, (size_t) n * width), *want_dh = output (f, (size_t) n * width);
   float *dw = zeros (f, width), *want_dw = zeros (f, width);
   f->ops->value_forward (f->context, values, h, weight, n, width, f->type);
@@ -487,7 +557,7 @@ check_adamw (Fixture *f)
   float *start = random_floats (f, n, 1), *grad = random_floats (f, n, 1);
   float *state[2][3]; /* master, m, v */
   void *param[2];
-  double have = -1, want = -1;
+  double *have = take (f, sizeof *have), *want = take (f, sizeof *want);
   for (int k = 0; k < 2; k++)
     {
       for (int i = 0; i < 3; i++)
@@ -506,21 +576,21 @@ check_adamw (Fixture *f)
                      state[k][2], n, &a, f->type);
     }
   assert_near ("adamw", param[0], param[1], n, f->type, f->type == DEV_BF16 ? 2e-3 : 1e-6);
-  f->ops->square_sum (f->context, &have, grad, n);
-  f->reference->square_sum (f->context, &want, grad, n);
-  g_assert_cmpfloat_with_epsilon (have, want, 1e-9 * want);
+  f->ops->square_sum (f->context, have, grad, n);
+  f->reference->square_sum (f->context, want, grad, n);
+  g_assert_cmpfloat_with_epsilon (*have, *want, 1e-9 * *want);
 }
 
 typedef void (*Check) (Fixture *);
 
 static void
-run_check (gconstpointer data)
+run_rounds (Check check)
 {
   for (int i = 0; i < 24; i++)
     {
       Fixture f;
       fixture_init (&f, 1000 + i, i % 2 ? DEV_BF16 : DEV_F32);
-      ((Check) data) (&f);
+      check (&f);
       fixture_clear (&f);
     }
 }
@@ -535,7 +605,6 @@ test_rows (void)
       Fixture f;
       fixture_init (&f, 7, type);
       int rows = 260, cols = 100, most = 300;
-      size_t size = dev_type_size (type);
       struct dev_matrix w = { random_typed (&f, (size_t) rows * cols, 1), NULL, rows, cols };
       void *x = random_typed (&f, (size_t) most * cols, 1);
       void *all = output (&f, (size_t) most * rows), *few = output (&f, (size_t) most * rows);
@@ -543,7 +612,7 @@ test_rows (void)
       for (gsize i = 0; i < G_N_ELEMENTS (counts); i++)
         {
           f.ops->linear_forward (f.context, few, x, &w, counts[i], type);
-          g_assert_cmpmem (few, counts[i] * rows * size, all, counts[i] * rows * size);
+          assert_same (&f, "rows of a product", few, all, (size_t) counts[i] * rows);
         }
       fixture_clear (&f);
     }
@@ -636,8 +705,8 @@ test_paths (void)
   for (gsize i = 0; i < G_N_ELEMENTS (paths); i++)
     {
       g_setenv ("PLUMB_PRODUCT_PATH", paths[i], TRUE);
-      run_check (check_linear);
-      run_check (check_head);
+      run_rounds (check_linear);
+      run_rounds (check_head);
     }
   g_unsetenv ("PLUMB_PRODUCT_PATH");
 }
@@ -646,7 +715,7 @@ test_paths (void)
 static void
 test_sticky_error (void)
 {
-  const struct dev_ops *ops = dev_cpu ();
+  const struct dev_ops *ops = backend->gpu ? plumb_device_backend ("cuda", NULL) : dev_cpu ();
   struct dev_context *context = NULL;
   char message[256] = "";
   g_assert_cmpint (ops->open (0, 4096, &context, message, sizeof message), ==, DEV_OK);
@@ -667,9 +736,9 @@ test_sampling_distribution (void)
   Fixture f;
   fixture_init (&f, 3, DEV_F32);
   enum { V = 8, N = 4096 };
-  float h[N], logp[N], *table = take (&f, V * 4);
-  int32_t tokens[N];
-  struct dev_random random[N];
+  float *h = take (&f, N * 4), *logp = take (&f, N * 4), *table = take (&f, V * 4);
+  int32_t *tokens = take (&f, N * 4);
+  struct dev_random *random = take (&f, N * sizeof *random);
   double weight[V], total = 0, chi = 0;
   int counts[V] = { 0 };
   for (int v = 0; v < V; v++)
@@ -695,30 +764,122 @@ test_sampling_distribution (void)
   fixture_clear (&f);
 }
 
+/* The larger head sizes, windows and contexts, which the tensor-core kernels serve: forward, backward, pages, decode. */
+static void
+check_large_attention (Fixture *f)
+{
+  static const int sizes[] = { 64, 96, 128, 256 };
+  check_attention_of (f, sizes[pick (f, 0, 3)], 160);
+}
+
+/* Ids that the host does not know come from the tokens of the pass before. */
+static void
+check_take_tokens (Fixture *f)
+{
+  int n = pick (f, 1, 400);
+  int32_t *ids = take (f, n * 4), *tokens = take (f, n * 4), *source = take (f, n * 4);
+  for (int i = 0; i < n; i++)
+    {
+      ids[i] = -i;
+      tokens[i] = 1000 + i;
+      source[i] = pick (f, -1, n - 1);
+    }
+  f->ops->take_tokens (f->context, ids, tokens, source, n);
+  for (int i = 0; i < n; i++)
+    g_assert_cmpint (ids[i], ==, source[i] < 0 ? -i : 1000 + source[i]);
+}
+
+static void
+check_moves (Fixture *f)
+{
+  int n = pick (f, 1, 40), rows = n + pick (f, 0, 20), width = pick (f, 1, 100);
+  size_t count = (size_t) rows * width, size = dev_type_size (f->type);
+  void *from = random_typed (f, count, 1), *to = output (f, (size_t) n * width), *back = output (f, count);
+  int32_t *which = take (f, n * 4);
+  for (int i = 0; i < n; i++)
+    which[i] = rows - 1 - i;
+  f->ops->gather_rows (f->context, to, from, which, n, width, f->type);
+  f->ops->scatter_rows (f->context, back, to, which, n, width, f->type);
+  for (int i = 0; i < n; i++)
+    {
+      size_t bytes = width * size, offset = which[i] * bytes;
+      g_assert_cmpmem ((char *) to + i * bytes, bytes, (char *) from + offset, bytes);
+      g_assert_cmpmem ((char *) back + offset, bytes, (char *) from + offset, bytes);
+    }
+  enum dev_type other = f->type == DEV_BF16 ? DEV_F32 : DEV_BF16;
+  void *converted = take (f, count * dev_type_size (other));
+  f->ops->convert (f->context, converted, other, from, f->type, count);
+  for (size_t i = 0; i < count; i++)
+    g_assert_cmpfloat (at (converted, i, other), ==, bf16_to_float (bf16_from_float ((float) at (from, i, f->type))));
+}
+
+/* One test of one backend. */
+typedef struct
+{
+  const char *name;
+  Check check;           /* in rounds, or */
+  void (*whole) (void);  /* once */
+  gboolean cpu_only;
+  const Backend *backend;
+} Test;
+
+static void
+run_test (gconstpointer data)
+{
+  const Test *test = data;
+  backend = test->backend;
+  g_autoptr (GError) error = NULL;
+  if (backend->gpu)
+    {
+      PlumbDevice *device = plumb_device_open ("cuda:0", 1 << 20, &error);
+      if (!device)
+        {
+          g_test_skip (error->message);
+          return;
+        }
+      plumb_device_close (device);
+    }
+  if (test->check)
+    run_rounds (test->check);
+  else
+    test->whole ();
+}
+
 int
 main (int argc, char **argv)
 {
-  static const struct
-  {
-    const char *name;
-    Check check;
-  } checks[] = {
-    { "linear", check_linear }, { "norm", check_norm },     { "swiglu", check_swiglu },
-    { "embed", check_embed },   { "qkv", check_qkv },       { "attention", check_attention },
-    { "head", check_head },     { "sample", check_sample }, { "value", check_value },
+  static const Test tests[] = {
+    { "linear", check_linear },
+    { "norm", check_norm },
+    { "swiglu", check_swiglu },
+    { "embed", check_embed },
+    { "moves", check_moves },
+    { "take-tokens", check_take_tokens },
+    { "qkv", check_qkv },
+    { "attention", check_attention },
+    { "large-attention", check_large_attention },
+    { "head", check_head },
+    { "sample", check_sample },
+    { "value", check_value },
     { "adamw", check_adamw },
+    { "rows", NULL, test_rows },
+    { "paths", NULL, test_paths, TRUE },
+    { "differences/norm", NULL, test_differences_swiglu_norm },
+    { "differences/attention", NULL, test_differences_attention },
+    { "sticky-error", NULL, test_sticky_error },
+    { "sampling", NULL, test_sampling_distribution },
   };
+  static Test all[G_N_ELEMENTS (backends)][G_N_ELEMENTS (tests)];
   g_test_init (&argc, &argv, NULL);
-  for (gsize i = 0; i < G_N_ELEMENTS (checks); i++)
-    {
-      g_autofree char *path = g_strconcat ("/ops/reference/", checks[i].name, NULL);
-      g_test_add_data_func (path, checks[i].check, run_check);
-    }
-  g_test_add_func ("/ops/rows", test_rows);
-  g_test_add_func ("/ops/paths", test_paths);
-  g_test_add_func ("/ops/differences/norm", test_differences_swiglu_norm);
-  g_test_add_func ("/ops/differences/attention", test_differences_attention);
-  g_test_add_func ("/ops/sticky-error", test_sticky_error);
-  g_test_add_func ("/ops/sampling", test_sampling_distribution);
+  for (gsize b = 0; b < G_N_ELEMENTS (backends); b++)
+    for (gsize i = 0; i < G_N_ELEMENTS (tests); i++)
+      {
+        if (tests[i].cpu_only && backends[b].gpu)
+          continue;
+        g_autofree char *path = g_strdup_printf ("/ops/%s/%s", backends[b].name, tests[i].name);
+        all[b][i] = tests[i];
+        all[b][i].backend = &backends[b];
+        g_test_add_data_func (path, &all[b][i], run_test);
+      }
   return g_test_run ();
 }

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* AdamW (Loshchilov and Hutter 2019) and the sum of squares that clipping needs. */
+
+#include "kernels/cuda/context.cuh"
+
+#define THREADS 256
+#define SQUARE_PARTS 1024
+
+template <typename T, int N>
+__global__ void
+adamw (T *param, float *master, const float *grad, float *m, float *v, size_t chunks, dev_adamw a)
+{
+  size_t i = ((size_t) blockIdx.x * blockDim.x + threadIdx.x);
+  if (i >= chunks)
+    return;
+  float g[N], first[N], second[N], value[N];
+  load_pack (g, grad + i * N);
+  load_pack (first, m + i * N);
+  load_pack (second, v + i * N);
+  if (master)
+    load_pack (value, master + i * N);
+  else
+    load_pack (value, param + i * N);
+  float step = a.learning_rate / a.correction1, root = 1.0f / sqrtf (a.correction2);
+  float keep = 1.0f - a.learning_rate * a.weight_decay;
+#pragma unroll
+  for (int k = 0; k < N; k++)
+    {
+      float scaled = g[k] * a.gradient_scale;
+      first[k] = a.beta1 * first[k] + (1.0f - a.beta1) * scaled;
+      second[k] = a.beta2 * second[k] + (1.0f - a.beta2) * scaled * scaled;
+      value[k] = keep * value[k] - step * first[k] / (sqrtf (second[k]) * root + a.epsilon);
+    }
+  store_pack (m + i * N, first);
+  store_pack (v + i * N, second);
+  if (master)
+    store_pack (master + i * N, value);
+  store_pack (param + i * N, value);
+}
+
+void
+cuda_adamw (struct dev_context *context, void *param, float *master, const float *grad, float *m, float *v, size_t n,
+            const struct dev_adamw *a, enum dev_type type)
+{
+  if (!cuda_enter (context) || n == 0)
+    return;
+  bool eights = cuda_in_eights (8, grad, m, v) && cuda_in_eights (8, master, param, NULL);
+  size_t head = eights ? n / 8 * 8 : 0, size = dev_type_size (type);
+  if (head)
+    WITH_TYPE (type, (adamw<T, 8><<<ceil_div (head / 8, THREADS), THREADS, 0, context->stream>>> (
+                         (T *) param, master, grad, m, v, head / 8, *a)));
+  if (head < n)
+    WITH_TYPE (type, (adamw<T, 1><<<ceil_div (n - head, THREADS), THREADS, 0, context->stream>>> (
+                         (T *) ((char *) param + head * size), master ? master + head : NULL, grad + head, m + head,
+                         v + head, n - head, *a)));
+  CUDA_LAUNCHED (context, "adamw");
+}
+
+__device__ double
+block_sum_double (double x, double *shared)
+{
+  shared[threadIdx.x] = x;
+  for (int half = THREADS / 2; half; half /= 2)
+    {
+      __syncthreads ();
+      if (threadIdx.x < half)
+        shared[threadIdx.x] += shared[threadIdx.x + half];
+    }
+  __syncthreads ();
+  return shared[0];
+}
+
+/* Part p sums its range: four floats squared in float pairs, added in double. */
+__global__ void
+square_parts (double *parts, const float *x, size_t n, size_t each)
+{
+  __shared__ double shared[THREADS];
+  size_t start = blockIdx.x * each, end = start + each < n ? start + each : n;
+  double sum = 0;
+  for (size_t i = start + threadIdx.x; i < end; i += THREADS)
+    sum += (double) x[i] * x[i];
+  sum = block_sum_double (sum, shared);
+  if (threadIdx.x == 0)
+    parts[blockIdx.x] = start < n ? sum : 0;
+}
+
+__global__ void
+add_parts (double *out, const double *parts)
+{
+  __shared__ double shared[THREADS];
+  double sum = 0;
+  for (int i = threadIdx.x; i < SQUARE_PARTS; i += THREADS)
+    sum += parts[i];
+  sum = block_sum_double (sum, shared);
+  if (threadIdx.x == 0)
+    *out = sum;
+}
+
+void
+cuda_square_sum (struct dev_context *context, double *out, const float *x, size_t n)
+{
+  if (!cuda_enter (context))
+    return;
+  double *parts = (double *) cuda_scratch (context, SQUARE_PARTS * sizeof (double), "square_sum");
+  if (!parts)
+    return;
+  size_t each = (n + SQUARE_PARTS - 1) / SQUARE_PARTS;
+  square_parts<<<SQUARE_PARTS, THREADS, 0, context->stream>>> (parts, x, n, each);
+  add_parts<<<1, THREADS, 0, context->stream>>> (out, parts);
+  CUDA_LAUNCHED (context, "square_sum");
+}

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Gradient of causal attention on tensor cores, in two kernels that each recompute the weights: one owns 64 keys and sums
+ * over queries, one owns 64 queries and sums over keys. Nothing is added by atomics, so that equal inputs give equal
+ * bits. Contiguous batches only. */
+
+#include "kernels/cuda/mma.cuh"
+
+#define OWN 64
+#define THREADS 128
+#define LOG2E 1.4426950408889634f
+
+/* Rows of a tile that passes by, and how many are in flight. */
+template <int D> struct passing
+{
+  static constexpr int rows = D <= 64 ? 64 : D <= 128 ? 32 : 16;
+  static constexpr int stages = D <= 128 ? 2 : 1;
+  static constexpr int tile = rows * tile_row<D>::stride;
+};
+
+/* Rows first..first+count-1 of x (rows, heads, D), head `head`, into a tile of ROWS rows; the others become zeros. */
+template <int D, int ROWS>
+__device__ __forceinline__ void
+load_rows (bf16 *to, const bf16 *x, int64_t first, int count, int heads, int head)
+{
+  constexpr int chunks = D / 8;
+#pragma unroll
+  for (int i = threadIdx.x; i < ROWS * chunks; i += THREADS)
+    {
+      int r = i / chunks, c = i % chunks * 8;
+      bool inside = r < count;
+      copy_16 (to + r * tile_row<D>::stride + c, x + ((first + (inside ? r : 0)) * heads + head) * D + c, inside);
+    }
+}
+
+/* c (16 x ROWS) = rows row..row+15 of `left` times the rows of `right`, transposed. */
+template <int D, int ROWS>
+__device__ __forceinline__ void
+multiply_rows (float (&c)[ROWS / 8][4], const bf16 *left, int row, const bf16 *right)
+{
+#pragma unroll
+  for (int n = 0; n < ROWS / 8; n++)
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      c[n][i] = 0;
+#pragma unroll
+  for (int k = 0; k < D; k += 16)
+    {
+      uint32_t a[4], b[4];
+      load_a<D> (a, left, row, k);
+#pragma unroll
+      for (int n = 0; n < ROWS / 8; n += 2)
+        {
+          load_b<D> (b, right, n * 8, k);
+          mma (c[n], a, b[0], b[1]);
+          mma (c[n + 1], a, b[2], b[3]);
+        }
+    }
+}
+
+/* sum (16 x D) += weights (16 x ROWS) times the rows of `right`. */
+template <int D, int ROWS>
+__device__ __forceinline__ void
+add_rows (float (&sum)[D / 8][4], const float (&weights)[ROWS / 8][4], const bf16 *right)
+{
+#pragma unroll
+  for (int k = 0; k < ROWS / 16; k++)
+    {
+      uint32_t a[4], b[4];
+      c_to_a (a, weights[2 * k], weights[2 * k + 1]);
+#pragma unroll
+      for (int n = 0; n < D / 8; n += 2)
+        {
+          load_b_transposed<D> (b, right, k * 16, n * 8);
+          mma (sum[n], a, b[0], b[1]);
+          mma (sum[n + 1], a, b[2], b[3]);
+        }
+    }
+}
+
+/* The warp's 16 rows, scaled, through its own rows of a tile to x (rows, heads, D). */
+template <int D>
+__device__ __forceinline__ void
+store_sum (bf16 *x, const float (&sum)[D / 8][4], bf16 *stage, float scale, int64_t first, int valid, int heads,
+           int head)
+{
+  int lane = threadIdx.x % WARP, r = lane / 4, c = lane % 4 * 2;
+  __syncwarp ();
+#pragma unroll
+  for (int n = 0; n < D / 8; n++)
+#pragma unroll
+    for (int half = 0; half < 2; half++)
+      *(uint32_t *) (stage + (r + half * 8) * tile_row<D>::stride + n * 8 + c)
+          = pack_bf16 (sum[n][2 * half] * scale, sum[n][2 * half + 1] * scale);
+  __syncwarp ();
+  for (int i = lane; i < 16 * (D / 8); i += WARP)
+    {
+      int row = i / (D / 8), column = i % (D / 8) * 8;
+      if (row < valid)
+        *(uint4 *) (x + ((first + row) * heads + head) * D + column)
+            = *(const uint4 *) (stage + row * tile_row<D>::stride + column);
+    }
+}
+
+template <int D>
+__device__ __forceinline__ void
+clear (float (&sum)[D / 8][4])
+{
+#pragma unroll
+  for (int n = 0; n < D / 8; n++)
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      sum[n][i] = 0;
+}
+
+struct inputs
+{
+  const bf16 *dout, *q, *keys, *values;
+  const float *lse, *delta; // (T, H)
+};
+
+/* Block (tile of keys, group): dk and dv, one of them where the registers hold only one. Rows of the products are keys,
+ * columns are queries. */
+template <int D, bool WITH_K, bool WITH_V>
+__global__ void __launch_bounds__ (THREADS)
+backward_keys (bf16 *dk, bf16 *dv, inputs in, dev_attention shape, dev_batch batch)
+{
+  extern __shared__ __align__ (16) bf16 shared[];
+  constexpr int ROWS = passing<D>::rows, STAGES = passing<D>::stages;
+  bf16 *key_tile = shared, *value_tile = key_tile + OWN * tile_row<D>::stride;
+  bf16 *streamed = value_tile + OWN * tile_row<D>::stride;
+  int s, tile, group = blockIdx.y, per_group = shape.heads / shape.groups, warp = threadIdx.x / WARP;
+  if (!find_tile<OWN> (batch, blockIdx.x, &s, &tile))
+    return;
+  int first = batch.query_offsets[s], length = batch.query_offsets[s + 1] - first, start = tile * OWN;
+  int valid = min (OWN, length - start);
+  int end = shape.window ? min (length, start + valid - 1 + shape.window) : length;
+  int tiles = (end - start + ROWS - 1) / ROWS, count = tiles * per_group;
+  float scale = shape.scale * LOG2E;
+  float sum_k[WITH_K ? D / 8 : 1][4], sum_v[WITH_V ? D / 8 : 1][4];
+  if constexpr (WITH_K)
+    clear<D> (sum_k);
+  if constexpr (WITH_V)
+    clear<D> (sum_v);
+  load_rows<D, OWN> (key_tile, in.keys, first + start, valid, shape.groups, group);
+  if (WITH_K)
+    load_rows<D, OWN> (value_tile, in.values, first + start, valid, shape.groups, group);
+  auto load = [&] (int i) {
+    int head = group * per_group + i / tiles, query = start + i % tiles * ROWS;
+    bf16 *to = streamed + i % STAGES * 2 * passing<D>::tile;
+    load_rows<D, ROWS> (to, in.q, first + query, length - query, shape.heads, head);
+    load_rows<D, ROWS> (to + passing<D>::tile, in.dout, first + query, length - query, shape.heads, head);
+  };
+  if (STAGES > 1)
+    {
+      load (0);
+      copy_commit ();
+    }
+  int key = start + warp * 16 + threadIdx.x % WARP / 4, c = threadIdx.x % 4 * 2;
+  for (int i = 0; i < count; i++)
+    {
+      int next = i + STAGES - 1;
+      if (next < count)
+        load (next);
+      copy_commit ();
+      copy_wait<STAGES - 1> ();
+      __syncthreads ();
+      int head = group * per_group + i / tiles, query = start + i % tiles * ROWS;
+      const bf16 *query_tile = streamed + i % STAGES * 2 * passing<D>::tile;
+      const bf16 *dout_tile = query_tile + passing<D>::tile;
+      float weights[ROWS / 8][4];
+      multiply_rows<D, ROWS> (weights, key_tile, warp * 16, query_tile);
+#pragma unroll
+      for (int n = 0; n < ROWS / 8; n++)
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+          {
+            int p = query + n * 8 + c + k % 2, j = key + k / 2 * 8;
+            bool seen = p < length && j <= p && !(shape.window && j <= p - shape.window);
+            float lse = seen ? in.lse[(int64_t) (first + p) * shape.heads + head] : 0.0f;
+            weights[n][k] = seen ? exp2_fast (fmaf (weights[n][k], scale, -lse * LOG2E)) : 0.0f;
+          }
+      if constexpr (WITH_V)
+        add_rows<D, ROWS> (sum_v, weights, dout_tile);
+      if constexpr (WITH_K)
+        {
+          float ds[ROWS / 8][4];
+          multiply_rows<D, ROWS> (ds, value_tile, warp * 16, dout_tile);
+#pragma unroll
+          for (int n = 0; n < ROWS / 8; n++)
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+              {
+                int p = query + n * 8 + c + k % 2;
+                float delta = p < length ? in.delta[(int64_t) (first + p) * shape.heads + head] : 0.0f;
+                ds[n][k] = weights[n][k] * (ds[n][k] - delta);
+              }
+          add_rows<D, ROWS> (sum_k, ds, query_tile);
+        }
+      __syncthreads ();
+    }
+  copy_wait<0> ();
+  __syncthreads ();
+  int row = start + warp * 16;
+  bf16 *stage = key_tile + warp * 16 * tile_row<D>::stride;
+  if constexpr (WITH_K)
+    store_sum<D> (dk, sum_k, stage, shape.scale, first + row, length - row, shape.groups, group);
+  if constexpr (WITH_V)
+    store_sum<D> (dv, sum_v, stage, 1.0f, first + row, length - row, shape.groups, group);
+}
+
+/* Block (tile of queries, head): dq. Rows of the products are queries, columns are keys. */
+template <int D>
+__global__ void __launch_bounds__ (THREADS)
+backward_queries (bf16 *dq, inputs in, dev_attention shape, dev_batch batch)
+{
+  extern __shared__ __align__ (16) bf16 shared[];
+  constexpr int ROWS = passing<D>::rows, STAGES = passing<D>::stages;
+  bf16 *query_tile = shared, *dout_tile = query_tile + OWN * tile_row<D>::stride;
+  bf16 *streamed = dout_tile + OWN * tile_row<D>::stride;
+  int s, tile, head = blockIdx.y, group = head / (shape.heads / shape.groups), warp = threadIdx.x / WARP;
+  if (!find_tile<OWN> (batch, blockIdx.x, &s, &tile))
+    return;
+  int first = batch.query_offsets[s], length = batch.query_offsets[s + 1] - first, start = tile * OWN;
+  int valid = min (OWN, length - start);
+  int from = shape.window ? max (0, start - shape.window + 1) / ROWS : 0, to = (start + valid + ROWS - 1) / ROWS;
+  float scale = shape.scale * LOG2E, sum[D / 8][4], lse[2], delta[2];
+  clear<D> (sum);
+  int position = start + warp * 16 + threadIdx.x % WARP / 4, c = threadIdx.x % 4 * 2;
+#pragma unroll
+  for (int half = 0; half < 2; half++)
+    {
+      int p = position + half * 8;
+      lse[half] = p < length ? in.lse[(int64_t) (first + p) * shape.heads + head] * LOG2E : 0.0f;
+      delta[half] = p < length ? in.delta[(int64_t) (first + p) * shape.heads + head] : 0.0f;
+    }
+  load_rows<D, OWN> (query_tile, in.q, first + start, valid, shape.heads, head);
+  load_rows<D, OWN> (dout_tile, in.dout, first + start, valid, shape.heads, head);
+  auto load = [&] (int i) {
+    bf16 *place = streamed + i % STAGES * 2 * passing<D>::tile;
+    load_rows<D, ROWS> (place, in.keys, first + i * ROWS, length - i * ROWS, shape.groups, group);
+    load_rows<D, ROWS> (place + passing<D>::tile, in.values, first + i * ROWS, length - i * ROWS, shape.groups, group);
+  };
+  if (STAGES > 1)
+    {
+      load (from);
+      copy_commit ();
+    }
+  for (int i = from; i < to; i++)
+    {
+      int next = i + STAGES - 1;
+      if (next < to)
+        load (next);
+      copy_commit ();
+      copy_wait<STAGES - 1> ();
+      __syncthreads ();
+      const bf16 *key_tile = streamed + i % STAGES * 2 * passing<D>::tile;
+      const bf16 *value_tile = key_tile + passing<D>::tile;
+      float weights[ROWS / 8][4], ds[ROWS / 8][4];
+      multiply_rows<D, ROWS> (weights, query_tile, warp * 16, key_tile);
+      multiply_rows<D, ROWS> (ds, dout_tile, warp * 16, value_tile);
+#pragma unroll
+      for (int n = 0; n < ROWS / 8; n++)
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+          {
+            int j = i * ROWS + n * 8 + c + k % 2, p = position + k / 2 * 8;
+            bool seen = j <= p && !(shape.window && j <= p - shape.window);
+            float weight = seen ? exp2_fast (fmaf (weights[n][k], scale, -lse[k / 2])) : 0.0f;
+            ds[n][k] = weight * (ds[n][k] - delta[k / 2]);
+          }
+      add_rows<D, ROWS> (sum, ds, key_tile);
+      __syncthreads ();
+    }
+  copy_wait<0> ();
+  __syncthreads ();
+  int row = start + warp * 16;
+  store_sum<D> (dq, sum, query_tile + warp * 16 * tile_row<D>::stride, shape.scale, first + row, length - row,
+                shape.heads, head);
+}
+
+template <int D>
+static bool
+launch (struct dev_context *context, void *dq, void *dk, void *dv, inputs in, const struct dev_attention *shape,
+        const struct dev_batch *batch)
+{
+  int bytes = (2 * OWN * tile_row<D>::stride + passing<D>::stages * 2 * passing<D>::tile) * (int) sizeof (bf16);
+  int tiles = ceil_div (batch->tokens, OWN) + batch->sequences;
+  if (bytes > context->shared_limit)
+    return false;
+  dim3 key_grid (tiles, shape->groups), query_grid (tiles, shape->heads);
+  bf16 *out_q = (bf16 *) dq, *out_k = (bf16 *) dk, *out_v = (bf16 *) dv;
+  cudaError_t error
+      = cudaFuncSetAttribute (backward_queries<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  if constexpr (D <= 128)
+    {
+      if (!error)
+        error = cudaFuncSetAttribute (backward_keys<D, true, true>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+      if (error)
+        return false;
+      backward_keys<D, true, true><<<key_grid, THREADS, bytes, context->stream>>> (out_k, out_v, in, *shape, *batch);
+    }
+  else
+    {
+      if (!error)
+        error = cudaFuncSetAttribute (backward_keys<D, true, false>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+      if (!error)
+        error = cudaFuncSetAttribute (backward_keys<D, false, true>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+      if (error)
+        return false;
+      backward_keys<D, true, false><<<key_grid, THREADS, bytes, context->stream>>> (out_k, out_v, in, *shape, *batch);
+      backward_keys<D, false, true><<<key_grid, THREADS, bytes, context->stream>>> (out_k, out_v, in, *shape, *batch);
+    }
+  backward_queries<D><<<query_grid, THREADS, bytes, context->stream>>> (out_q, in, *shape, *batch);
+  CUDA_LAUNCHED (context, "attention_backward");
+  return true;
+}
+
+bool
+cuda_attention_tensor_backward (struct dev_context *context, void *dq, void *dk, void *dv, const void *dout,
+                                const void *q, const struct dev_kv *kv, const float *lse, const float *delta,
+                                const struct dev_attention *shape, const struct dev_batch *batch)
+{
+  inputs in = { (const bf16 *) dout, (const bf16 *) q, (const bf16 *) kv->k, (const bf16 *) kv->v, lse, delta };
+  switch (shape->head_size)
+    {
+    case 64:
+      return launch<64> (context, dq, dk, dv, in, shape, batch);
+    case 96:
+      return launch<96> (context, dq, dk, dv, in, shape, batch);
+    case 128:
+      return launch<128> (context, dq, dk, dv, in, shape, batch);
+    case 256:
+      return launch<256> (context, dq, dk, dv, in, shape, batch);
+    default:
+      return false;
+    }
+}

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Attention of decoded tokens over the paged cache: one query row per sequence. The query heads of a group are the rows
+ * of one tensor-core tile, so that keys are read once for all of them. A block takes a range of
+ * the keys (split); its warps take tiles of 16 keys in turn, each with copies of its own in flight. */
+
+#include "kernels/cuda/mma.cuh"
+
+#include <math.h> // defines: INFINITY
+
+#define WARPS 4
+#define THREADS (WARPS * WARP)
+#define TILE DEV_KEY_TILE
+#define LOG2E 1.4426950408889634f
+#define LN2 0.6931471805599453f
+#define MOST_SPLITS 64
+
+template <int D> struct decode_layout
+{
+  static constexpr int stages = D > 128 ? 2 : 3;
+  static constexpr int tile = TILE * tile_row<D>::stride;  // elements of one tile of keys or values
+  static constexpr int warp = stages * 2 * tile;           // elements of a warp's copies
+  static constexpr int bytes = WARPS * warp * (int) sizeof (bf16);
+};
+
+template <int D>
+__device__ __forceinline__ void
+load_tile (bf16 *to, const bf16 *keys, const bf16 *values, const dev_batch &batch, int s, int tile, int hi,
+           int groups, int group)
+{
+  constexpr int chunks = D / 8;
+  int lane = threadIdx.x % WARP, j = tile * TILE;
+  int64_t page = batch.block_table[(int64_t) s * batch.table_stride + j / batch.page_tokens];
+  int64_t row = page * batch.page_tokens + j % batch.page_tokens;
+#pragma unroll
+  for (int i = lane; i < TILE * chunks; i += WARP)
+    {
+      int r = i / chunks, c = i % chunks * 8;
+      bool inside = j + r < hi;
+      int64_t at = ((row + (inside ? r : 0)) * groups + group) * D + c;
+      bf16 *place = to + r * tile_row<D>::stride + c;
+      copy_16 (place, keys + at, inside);
+      copy_16 (place + decode_layout<D>::tile, values + at, inside);
+    }
+}
+
+/* State of a warp: results of 16 rows (heads). */
+template <int D> struct decode_rows
+{
+  float result[D / 8][4];
+  float top[2], sum[2];
+};
+
+template <int D>
+__device__ __forceinline__ void
+take_tile (decode_rows<D> &own, const uint32_t (&query)[D / 16][4], const bf16 *keys, int tile, int lo, int hi,
+           float scale)
+{
+  float scores[2][4] = { { 0, 0, 0, 0 }, { 0, 0, 0, 0 } };
+  uint32_t a[4], b[4];
+#pragma unroll
+  for (int k = 0; k < D / 16; k++)
+    {
+      load_b<D> (b, keys, 0, k * 16);
+      mma (scores[0], query[k], b[0], b[1]);
+      mma (scores[1], query[k], b[2], b[3]);
+    }
+  int c = tile * TILE + threadIdx.x % 4 * 2;
+#pragma unroll
+  for (int n = 0; n < 2; n++)
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      {
+        int j = c + n * 8 + i % 2;
+        if (j < lo || j >= hi)
+          scores[n][i] = -INFINITY;
+      }
+#pragma unroll
+  for (int half = 0; half < 2; half++)
+    {
+      float top = own.top[half];
+#pragma unroll
+      for (int n = 0; n < 2; n++)
+        top = fmaxf (top, fmaxf (scores[n][2 * half], scores[n][2 * half + 1]));
+      top = quad_max (top);
+      float base = top == -INFINITY ? 0.0f : top * scale, sum = 0;
+      float rescale = exp2_fast (fmaf (own.top[half], scale, -base));
+      own.top[half] = top;
+#pragma unroll
+      for (int n = 0; n < 2; n++)
+#pragma unroll
+        for (int i = 2 * half; i < 2 * half + 2; i++)
+          {
+            scores[n][i] = exp2_fast (fmaf (scores[n][i], scale, -base));
+            sum += scores[n][i];
+          }
+      own.sum[half] = own.sum[half] * rescale + sum;
+#pragma unroll
+      for (int n = 0; n < D / 8; n++)
+        {
+          own.result[n][2 * half] *= rescale;
+          own.result[n][2 * half + 1] *= rescale;
+        }
+    }
+  c_to_a (a, scores[0], scores[1]);
+#pragma unroll
+  for (int n = 0; n < D / 8; n += 2)
+    {
+      load_b_transposed<D> (b, keys + decode_layout<D>::tile, 0, n * 8);
+      mma (own.result[n], a, b[0], b[1]);
+      mma (own.result[n + 1], a, b[2], b[3]);
+    }
+}
+
+/* Query heads of the group as fragments a; rows beyond `valid` are zeros. */
+template <int D>
+__device__ __forceinline__ void
+load_queries (uint32_t (&query)[D / 16][4], const bf16 *q, int valid)
+{
+  int lane = threadIdx.x % WARP, r = lane / 4, c = lane % 4 * 2;
+#pragma unroll
+  for (int k = 0; k < D / 16; k++)
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      {
+        int row = r + i % 2 * 8, column = k * 16 + c + i / 2 * 8;
+        query[k][i] = row < valid ? *(const uint32_t *) (q + (int64_t) row * D + column) : 0u;
+      }
+}
+
+/* Where the pieces of a block end: of a single split in out and lse, else in the partial results. */
+struct decode_output
+{
+  bf16 *out;
+  float *lse;
+  float *partial; // (S, H, splits, D + 2): sums, then greatest score and sum of weights
+  int splits;
+};
+
+/* Merges the warps' results, in their order. */
+template <int D>
+__device__ __forceinline__ void
+finish_block (decode_rows<D> &own, float *shared, const decode_output &o, int64_t first_row, int valid, int split,
+              float scale)
+{
+  constexpr int stride = D + 2;
+  int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, r = lane / 4, c = lane % 4 * 2;
+  __syncthreads ();
+#pragma unroll
+  for (int half = 0; half < 2; half++)
+    {
+      float *row = shared + (warp * 16 + r + half * 8) * stride, sum = quad_sum (own.sum[half]);
+#pragma unroll
+      for (int n = 0; n < D / 8; n++)
+        {
+          row[n * 8 + c] = own.result[n][2 * half];
+          row[n * 8 + c + 1] = own.result[n][2 * half + 1];
+        }
+      if (c == 0)
+        {
+          row[D] = own.top[half];
+          row[D + 1] = sum;
+        }
+    }
+  __syncthreads ();
+  for (int i = threadIdx.x; i < valid * D; i += THREADS)
+    {
+      int row = i / D, d = i % D;
+      float top = -INFINITY, sum = 0, value = 0;
+      for (int w = 0; w < WARPS; w++)
+        top = fmaxf (top, shared[(w * 16 + row) * stride + D]);
+      float base = top == -INFINITY ? 0.0f : top * scale;
+      for (int w = 0; w < WARPS; w++)
+        {
+          const float *from = shared + (w * 16 + row) * stride;
+          float weight = exp2_fast (fmaf (from[D], scale, -base));
+          sum += weight * from[D + 1];
+          value += weight * from[d];
+        }
+      if (o.splits == 1)
+        {
+          o.out[(first_row + row) * D + d] = (bf16) (value / sum);
+          if (o.lse && d == 0)
+            o.lse[first_row + row] = (top * scale + log2f (sum)) * LN2;
+          continue;
+        }
+      float *to = o.partial + ((first_row + row) * o.splits + split) * stride;
+      to[d] = value;
+      if (d == 0)
+        {
+          to[D] = top;
+          to[D + 1] = sum;
+        }
+    }
+}
+
+/* Block (sequence, group and chunk of 16 of its heads, split). */
+template <int D>
+__global__ void __launch_bounds__ (THREADS)
+tensor_decode (decode_output o, const bf16 *q, const bf16 *keys, const bf16 *values, dev_attention shape,
+               dev_batch batch)
+{
+  extern __shared__ __align__ (16) bf16 shared[];
+  int s = blockIdx.x, per_group = shape.heads / shape.groups, chunks = (per_group + 15) / 16;
+  int group = blockIdx.y / chunks, head = group * per_group + blockIdx.y % chunks * 16, split = blockIdx.z;
+  int valid = min (16, (group + 1) * per_group - head), warp = threadIdx.x / WARP;
+  int t = batch.query_offsets[s], hi = batch.contexts[s];
+  if (batch.query_offsets[s + 1] - t != 1)
+    return;
+  int lo = shape.window && hi > shape.window ? hi - shape.window : 0;
+  int first = lo / TILE, last = (hi + TILE - 1) / TILE;
+  int each = ((last - first + o.splits - 1) / o.splits + WARPS - 1) / WARPS * WARPS;
+  int from = first + split * each + warp, to = min (last, first + (split + 1) * each);
+  float scale = shape.scale * LOG2E;
+  uint32_t query[D / 16][4];
+  load_queries<D> (query, q + ((int64_t) t * shape.heads + head) * D, valid);
+  decode_rows<D> own;
+#pragma unroll
+  for (int n = 0; n < D / 8; n++)
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      own.result[n][i] = 0;
+  own.top[0] = own.top[1] = -INFINITY;
+  own.sum[0] = own.sum[1] = 0;
+  constexpr int stages = decode_layout<D>::stages;
+  bf16 *copies = shared + warp * decode_layout<D>::warp;
+#pragma unroll
+  for (int i = 0; i < stages - 1; i++)
+    {
+      if (from + i * WARPS < to)
+        load_tile<D> (copies + i * 2 * decode_layout<D>::tile, keys, values, batch, s, from + i * WARPS, hi, shape.groups,
+                      group);
+      copy_commit ();
+    }
+  int stage = 0;
+  for (int tile = from; tile < to; tile += WARPS)
+    {
+      int ahead = tile + (stages - 1) * WARPS, free_stage = (stage + stages - 1) % stages;
+      if (ahead < to)
+        load_tile<D> (copies + free_stage * 2 * decode_layout<D>::tile, keys, values, batch, s, ahead, hi, shape.groups,
+                      group);
+      copy_commit ();
+      copy_wait<stages - 1> ();
+      __syncwarp ();
+      take_tile<D> (own, query, copies + stage * 2 * decode_layout<D>::tile, tile, lo, hi, scale);
+      __syncwarp ();
+      stage = (stage + 1) % stages;
+    }
+  copy_wait<0> ();
+  finish_block<D> (own, (float *) shared, o, (int64_t) t * shape.heads + head, valid, split, scale);
+}
+
+/* Block (sequence, head): merges the splits, in their order. */
+template <int D>
+__global__ void
+merge_splits (decode_output o, dev_attention shape, dev_batch batch)
+{
+  int t = batch.query_offsets[blockIdx.x];
+  if (batch.query_offsets[blockIdx.x + 1] - t != 1)
+    return;
+  int64_t row = (int64_t) t * shape.heads + blockIdx.y;
+  const float *partial = o.partial + row * o.splits * (D + 2);
+  float top = -INFINITY, sum = 0, value = 0, scale = shape.scale * LOG2E;
+  for (int i = 0; i < o.splits; i++)
+    top = fmaxf (top, partial[i * (D + 2) + D]);
+  for (int i = 0; i < o.splits; i++)
+    {
+      const float *from = partial + i * (D + 2);
+      float weight = exp2_fast (fmaf (from[D], scale, -top * scale));
+      sum += weight * from[D + 1];
+      value += weight * from[threadIdx.x];
+    }
+  o.out[row * D + threadIdx.x] = (bf16) (value / sum);
+  if (o.lse && threadIdx.x == 0)
+    o.lse[row] = (top * scale + log2f (sum)) * LN2;
+}
+
+/* Number of splits that keeps all multiprocessors busy: the fewest rounds of blocks per piece of work. */
+static int
+choose_splits (struct dev_context *context, int64_t blocks, int max_context)
+{
+  int slots = 2 * context->multiprocessors, most = ceil_div (max_context, 8 * TILE), best = 1;
+  double best_cost = 1e30;
+  for (int splits = 1; splits <= most && splits <= MOST_SPLITS; splits++)
+    {
+      double cost = (double) ceil_div (blocks * splits, slots) / splits * (splits > 1 ? 1.1 : 1.0) + 0.01 * splits;
+      if (cost < best_cost)
+        {
+          best_cost = cost;
+          best = splits;
+        }
+    }
+  return best;
+}
+
+template <int D>
+static bool
+launch (struct dev_context *context, void *out, float *lse, const void *q, const struct dev_kv *kv,
+        const struct dev_attention *shape, const struct dev_batch *batch)
+{
+  int bytes = decode_layout<D>::bytes, merged = WARPS * 16 * (D + 2) * (int) sizeof (float);
+  bytes = bytes > merged ? bytes : merged;
+  if (bytes > context->shared_limit
+      || cudaFuncSetAttribute (tensor_decode<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) != cudaSuccess)
+    return false;
+  int chunks = ceil_div (shape->heads / shape->groups, 16);
+  decode_output o = { (bf16 *) out, lse, NULL, 1 };
+  o.splits = choose_splits (context, (int64_t) batch->sequences * shape->groups * chunks, batch->max_context);
+  size_t partial = (size_t) batch->tokens * shape->heads * o.splits * (D + 2) * sizeof (float);
+  if (partial > context->workspace_size)
+    o.splits = 1;
+  o.partial = (float *) context->workspace;
+  dim3 grid (batch->sequences, shape->groups * chunks, o.splits);
+  tensor_decode<D><<<grid, THREADS, bytes, context->stream>>> (o, (const bf16 *) q, (const bf16 *) kv->k,
+                                                               (const bf16 *) kv->v, *shape, *batch);
+  if (o.splits > 1)
+    merge_splits<D><<<dim3 (batch->sequences, shape->heads), D, 0, context->stream>>> (o, *shape, *batch);
+  CUDA_LAUNCHED (context, "attention_forward");
+  return true;
+}
+
+bool
+cuda_attention_tensor_decode (struct dev_context *context, void *out, float *lse, const void *q,
+                              const struct dev_kv *kv, const struct dev_attention *shape,
+                              const struct dev_batch *batch)
+{
+  switch (shape->head_size)
+    {
+    case 64:
+      return launch<64> (context, out, lse, q, kv, shape, batch);
+    case 96:
+      return launch<96> (context, out, lse, q, kv, shape, batch);
+    case 128:
+      return launch<128> (context, out, lse, q, kv, shape, batch);
+    case 256:
+      return launch<256> (context, out, lse, q, kv, shape, batch);
+    default:
+      return false;
+    }
+}

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* State of the CUDA backend, and what its kernels share. No GLib here: nvcc does not digest its headers. */
+
+#pragma once
+
+#include <cublasLt.h>
+#include <cuda.h>
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+#include <stdint.h>
+
+#include "kernels/device.h"
+
+typedef __nv_bfloat16 bf16;
+
+#define WARP 32
+#define FULL_MASK 0xffffffffu
+
+struct cuda_products; // chosen algorithms; see product.cu
+struct cuda_ring;     // pinned memory that uploads pass through; see context.cu
+
+struct dev_context
+{
+  int status;
+  char message[256];
+  int ordinal;
+  int multiprocessors;
+  int shared_limit;   // bytes of shared memory that a block may have
+  bool virtual_memory;
+  bool deterministic;
+  bool recording;
+  cudaStream_t stream;
+  char *workspace;
+  size_t workspace_size;
+  struct cuda_products *products;
+  struct cuda_ring *ring;
+};
+
+/* Records the first error; later ones are consequences. */
+void cuda_fail (struct dev_context *, int status, const char *format, ...)
+    __attribute__ ((format (printf, 3, 4)));
+/* Makes the context's device current; false after an error, when ops do nothing. */
+bool cuda_enter (struct dev_context *);
+/* Turns an error of the runtime into the sticky one; true if there was none. */
+bool cuda_ok (struct dev_context *, cudaError_t, const char *what);
+/* To be called after every launch. */
+#define CUDA_LAUNCHED(context, what) cuda_ok (context, cudaGetLastError (), what)
+/* `bytes` of the workspace, or NULL with an error that names the op. */
+void *cuda_scratch (struct dev_context *, size_t bytes, const char *what);
+
+/* Runs `body` with T as the C++ type of `type`. */
+#define WITH_TYPE(type, body) \
+  do                          \
+    {                         \
+      if ((type) == DEV_BF16) \
+        {                     \
+          typedef bf16 T;     \
+          body;               \
+        }                     \
+      else                    \
+        {                     \
+          typedef float T;    \
+          body;               \
+        }                     \
+    }                         \
+  while (0)
+
+static inline int
+ceil_div (int64_t a, int64_t b)
+{
+  return (int) ((a + b - 1) / b);
+}
+
+/* Whether rows of `width` elements at these addresses can be read eight at a time. */
+static inline bool
+cuda_in_eights (int width, const void *a, const void *b, const void *c)
+{
+  return width % 8 == 0 && ((uintptr_t) a | (uintptr_t) b | (uintptr_t) c) % 32 == 0;
+}
+
+/* N elements moved as one. */
+template <typename T, int N> struct alignas (sizeof (T) * N <= 16 ? sizeof (T) * N : 16) pack
+{
+  T x[N];
+};
+
+template <typename T, int N>
+__device__ __forceinline__ void
+load_pack (float (&to)[N], const T *from)
+{
+  pack<T, N> p = *reinterpret_cast<const pack<T, N> *> (from);
+#pragma unroll
+  for (int i = 0; i < N; i++)
+    to[i] = (float) p.x[i];
+}
+
+template <typename T, int N>
+__device__ __forceinline__ void
+store_pack (T *to, const float (&from)[N])
+{
+  pack<T, N> p;
+#pragma unroll
+  for (int i = 0; i < N; i++)
+    p.x[i] = (T) from[i];
+  *reinterpret_cast<pack<T, N> *> (to) = p;
+}
+
+__device__ __forceinline__ float
+warp_sum (float x)
+{
+#pragma unroll
+  for (int offset = WARP / 2; offset; offset /= 2)
+    x += __shfl_xor_sync (FULL_MASK, x, offset);
+  return x;
+}
+
+__device__ __forceinline__ float
+warp_max (float x)
+{
+#pragma unroll
+  for (int offset = WARP / 2; offset; offset /= 2)
+    x = fmaxf (x, __shfl_xor_sync (FULL_MASK, x, offset));
+  return x;
+}
+
+/* Sum over the block in a fixed order, given to every thread. `shared` holds one float per warp. */
+__device__ __forceinline__ float
+block_sum (float x, float *shared)
+{
+  int warps = (blockDim.x + WARP - 1) / WARP, lane = threadIdx.x % WARP;
+  x = warp_sum (x);
+  if (lane == 0)
+    shared[threadIdx.x / WARP] = x;
+  __syncthreads ();
+  float total = lane < warps ? shared[lane] : 0;
+  __syncthreads ();
+  return warp_sum (total);
+}
+
+/* Row of key j of sequence s in the cache. */
+__device__ __forceinline__ int64_t
+key_row (const dev_batch &batch, int s, int first, int j)
+{
+  if (!batch.block_table)
+    return first + j;
+  int page = batch.block_table[(int64_t) s * batch.table_stride + j / batch.page_tokens];
+  return (int64_t) page * batch.page_tokens + j % batch.page_tokens;
+}
+
+/* to (width) += sum over `parts` rows of partial (parts, stride), in the order of the rows. */
+void cuda_add_partials (struct dev_context *, float *to, const float *partial, int parts, int width, int stride);
+
+/* The parts of attention; attention.cu chooses. Each returns false where it does not serve the shape. */
+bool cuda_attention_tensor_forward (struct dev_context *, void *out, float *lse, const void *q, const struct dev_kv *,
+                                    const struct dev_attention *, const struct dev_batch *, bool skip_decode);
+bool cuda_attention_tensor_decode (struct dev_context *, void *out, float *lse, const void *q, const struct dev_kv *,
+                                   const struct dev_attention *, const struct dev_batch *);
+bool cuda_attention_tensor_backward (struct dev_context *, void *dq, void *dk, void *dv, const void *dout,
+                                     const void *q, const struct dev_kv *, const float *lse, const float *delta,
+                                     const struct dev_attention *, const struct dev_batch *);
+
+/* Products, row-major: c (m, n) = alpha a b^T and so on; see product.cu. */
+struct cuda_products *cuda_products_new (struct dev_context *);
+void cuda_products_free (struct cuda_products *);
+const char *cuda_products_path (struct cuda_products *);
+
+enum cuda_product
+{
+  PRODUCT_FORWARD, // c (m, n) = a (m, k) b (n, k)^T
+  PRODUCT_INPUT,   // c (m, n) = a (m, k) b (k, n)
+  PRODUCT_WEIGHT,  // c (m, n) += a (k, m)^T b (k, n), c float
+};
+
+void cuda_multiply (struct dev_context *, enum cuda_product, void *c, enum dev_type c_type, const void *a,
+                    const void *b, enum dev_type type, int m, int n, int k);
+
+/* The ops, one file each; cuda.cu puts them into the table. */
+int cuda_open (int, size_t, struct dev_context **, char *, size_t);
+void cuda_close (struct dev_context *);
+void cuda_info (struct dev_context *, struct dev_info *);
+int cuda_status (struct dev_context *, char *, size_t);
+size_t cuda_workspace_size (int, int, int, int);
+void cuda_set_deterministic (struct dev_context *, bool);
+struct dev_arena *cuda_arena_reserve (struct dev_context *, size_t);
+void *cuda_arena_base (struct dev_arena *);
+int cuda_arena_commit (struct dev_arena *, size_t, size_t);
+void cuda_arena_decommit (struct dev_arena *, size_t, size_t);
+void cuda_arena_free (struct dev_arena *);
+void *cuda_host_allocate (struct dev_context *, size_t);
+void cuda_host_free (struct dev_context *, void *);
+void cuda_upload (struct dev_context *, void *, const void *, size_t);
+void cuda_download (struct dev_context *, void *, const void *, size_t);
+void cuda_download_later (struct dev_context *, void *, const void *, size_t);
+struct dev_mark *cuda_mark_new (struct dev_context *);
+void cuda_mark_set (struct dev_context *, struct dev_mark *);
+void cuda_mark_wait (struct dev_context *, struct dev_mark *);
+void cuda_mark_free (struct dev_mark *);
+void cuda_copy (struct dev_context *, void *, const void *, size_t);
+void cuda_zero (struct dev_context *, void *, size_t);
+void cuda_convert (struct dev_context *, void *, enum dev_type, const void *, enum dev_type, size_t);
+void cuda_gather_rows (struct dev_context *, void *, const void *, const int32_t *, int, int, enum dev_type);
+void cuda_scatter_rows (struct dev_context *, void *, const void *, const int32_t *, int, int, enum dev_type);
+void cuda_take_tokens (struct dev_context *, int32_t *, const int32_t *, const int32_t *, int);
+void cuda_record_begin (struct dev_context *);
+struct dev_graph *cuda_record_end (struct dev_context *);
+void cuda_replay (struct dev_context *, struct dev_graph *);
+void cuda_graph_free (struct dev_graph *);
+size_t cuda_pack_size (struct dev_context *, int, int, enum dev_type);
+void cuda_pack (struct dev_context *, void *, const void *, int, int, enum dev_type);
+void cuda_linear_forward (struct dev_context *, void *, const void *, const struct dev_matrix *, int, enum dev_type);
+void cuda_linear_backward (struct dev_context *, void *, float *, const void *, const void *,
+                           const struct dev_matrix *, int, enum dev_type);
+void cuda_embed_forward (struct dev_context *, float *, const void *, const int32_t *, int, int, enum dev_type);
+void cuda_embed_backward (struct dev_context *, float *, const float *, const int32_t *, int, int, int);
+void cuda_add_norm_forward (struct dev_context *, float *, void *, float *, const float *, const void *,
+                            const void *, float, int, int, enum dev_type);
+void cuda_add_norm_backward (struct dev_context *, float *, void *, float *, const void *, const float *,
+                             const float *, const void *, int, int, enum dev_type);
+void cuda_qkv_forward (struct dev_context *, void *, const struct dev_kv *, const void *, const struct dev_qkv *,
+                       const struct dev_attention *, const struct dev_batch *, enum dev_type);
+void cuda_qkv_backward (struct dev_context *, void *, float *, float *, float *, const void *, const void *,
+                        const void *, const void *, const struct dev_qkv *, const struct dev_attention *,
+                        const struct dev_batch *, enum dev_type);
+void cuda_attention_forward (struct dev_context *, void *, float *, const void *, const struct dev_kv *,
+                             const struct dev_attention *, const struct dev_batch *, enum dev_type);
+void cuda_attention_backward (struct dev_context *, void *, void *, void *, const void *, const void *,
+                              const float *, const void *, const struct dev_kv *, const struct dev_attention *,
+                              const struct dev_batch *, enum dev_type);
+void cuda_swiglu_forward (struct dev_context *, void *, const void *, int, int, enum dev_type);
+void cuda_swiglu_backward (struct dev_context *, void *, const void *, const void *, int, int, enum dev_type);
+void cuda_head_forward (struct dev_context *, float *, float *, float *, const void *, const struct dev_matrix *,
+                        const int32_t *, float, int, enum dev_type);
+void cuda_head_backward (struct dev_context *, void *, float *, const float *, const float *, const float *,
+                         const float *, const void *, const struct dev_matrix *, const int32_t *, float, int,
+                         enum dev_type);
+void cuda_head_logits (struct dev_context *, float *, const void *, const struct dev_matrix *, int, enum dev_type);
+void cuda_head_sample (struct dev_context *, int32_t *, float *, const void *, const struct dev_matrix *, float,
+                       uint64_t, const struct dev_random *, const int32_t *, int, const uint8_t *, int,
+                       enum dev_type);
+void cuda_value_forward (struct dev_context *, float *, const void *, const void *, int, int, enum dev_type);
+void cuda_value_backward (struct dev_context *, void *, float *, const float *, const void *, const void *, int,
+                          int, enum dev_type);
+void cuda_adamw (struct dev_context *, void *, float *, const float *, float *, float *, size_t,
+                 const struct dev_adamw *, enum dev_type);
+void cuda_square_sum (struct dev_context *, double *, const float *, size_t);
