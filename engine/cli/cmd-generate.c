@@ -12,7 +12,7 @@
 
 typedef struct
 {
-  char *model, *prompt, *precision;
+  char *model, *prompt, *precision, *device;
   int samples, max_new_tokens;
   double temperature;
   gint64 seed;
@@ -25,6 +25,7 @@ options_clear (Options *o)
   g_free (o->model);
   g_free (o->prompt);
   g_free (o->precision);
+  g_free (o->device);
 }
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Options, options_clear)
 
@@ -99,7 +100,7 @@ static gboolean
 generate (const Options *o, GError **error)
 {
   g_auto (PlumbModelSession) session = { 0 };
-  if (!plumb_model_session_open (&session, o->model, o->precision, TRUE, error))
+  if (!plumb_model_session_open (&session, o->model, o->precision, o->device, TRUE, error))
     return FALSE;
   g_autoptr (GArray) ids = g_array_new (FALSE, FALSE, sizeof (gint32));
   if (!plumb_tokenizer_encode (session.tokenizer, o->prompt, -1, TRUE, ids, error))
@@ -138,6 +139,7 @@ plumb_cmd_generate (int argc, char **argv, GError **error)
     { "seed", 's', 0, G_OPTION_ARG_INT64, &o.seed, N_ ("of the random numbers (default 42)"), "S" },
     { "greedy", 'g', 0, G_OPTION_ARG_NONE, &o.greedy, N_ ("always the likeliest token"), NULL },
     { "precision", 0, 0, G_OPTION_ARG_STRING, &o.precision, N_ ("fp32 (default) or bf16"), "NAME" },
+    { "device", 'd', 0, G_OPTION_ARG_STRING, &o.device, N_ ("auto (default), cpu or cuda:N"), "NAME" },
     { "json", 0, 0, G_OPTION_ARG_NONE, &o.json, N_ ("one JSON object a line"), NULL },
     { NULL },
   };

@@ -114,7 +114,7 @@ run_lines (PlumbModelSession *session, const char *name, double temperature, GEr
 int
 plumb_cmd_logprobs (int argc, char **argv, GError **error)
 {
-  g_autofree char *model = NULL, *ids = NULL, *precision = NULL;
+  g_autofree char *model = NULL, *ids = NULL, *precision = NULL, *device = NULL;
   double temperature = 1;
   const GOptionEntry entries[] = {
     { "model", 'm', 0, G_OPTION_ARG_FILENAME, &model, N_ ("model folder"), "DIR" },
@@ -122,6 +122,7 @@ plumb_cmd_logprobs (int argc, char **argv, GError **error)
       "FILE" },
     { "temperature", 't', 0, G_OPTION_ARG_DOUBLE, &temperature, N_ ("default 1"), "T" },
     { "precision", 0, 0, G_OPTION_ARG_STRING, &precision, N_ ("fp32 (default) or bf16"), "NAME" },
+    { "device", 'd', 0, G_OPTION_ARG_STRING, &device, N_ ("auto (default), cpu or cuda:N"), "NAME" },
     { NULL },
   };
   if (!plumb_command_parse (&argc, &argv, entries, "", N_ ("log-probs of given tokens, a line each"), 0, 0,
@@ -134,7 +135,7 @@ plumb_cmd_logprobs (int argc, char **argv, GError **error)
       return PLUMB_ERROR_USAGE;
     }
   g_auto (PlumbModelSession) session = { 0 };
-  if (!plumb_model_session_open (&session, model, precision, FALSE, error)
+  if (!plumb_model_session_open (&session, model, precision, device, FALSE, error)
       || !run_lines (&session, ids, temperature, error))
     return PLUMB_ERROR_FAILED;
   return 0;

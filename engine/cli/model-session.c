@@ -9,7 +9,7 @@
 
 gboolean
 plumb_model_session_open (PlumbModelSession *session, const char *dir, const char *precision,
-                          gboolean with_tokenizer, GError **error)
+                          const char *device, gboolean with_tokenizer, GError **error)
 {
   enum dev_type type = g_strcmp0 (precision, "bf16") == 0 ? DEV_BF16 : DEV_F32;
   if (precision && type == DEV_F32 && !g_str_equal (precision, "fp32"))
@@ -21,8 +21,9 @@ plumb_model_session_open (PlumbModelSession *session, const char *dir, const cha
   g_autoptr (PlumbModelConfig) config = plumb_model_config_load (dir, error);
   if (!config)
     return FALSE;
-  PlumbWorkerSettings settings = { 0 };
-  session->device = plumb_device_open ("cpu", plumb_worker_workspace (&settings, config), error);
+  g_autofree char *chosen = plumb_device_choose (device, NULL);
+  PlumbWorkerSettings settings = { .device = chosen };
+  session->device = plumb_device_open (chosen, plumb_worker_workspace (&settings, config), error);
   if (session->device)
     session->model = plumb_model_load (session->device, dir, type, 0, error);
   if (session->model && with_tokenizer)

@@ -14,9 +14,9 @@ typedef struct
   PlumbTokenizer *tokenizer; /* NULL where the command needs none */
 } PlumbModelSession;
 
-/* Opens DIR at a precision ("fp32", "bf16"); `with_tokenizer` also loads its tokenizer. */
+/* Opens DIR at a precision ("fp32", "bf16") on a device ("cpu", "cuda:N"; NULL: auto); `with_tokenizer` also loads its tokenizer. */
 gboolean plumb_model_session_open (PlumbModelSession *session, const char *dir, const char *precision,
-                                   gboolean with_tokenizer, GError **error);
+                                   const char *device, gboolean with_tokenizer, GError **error);
 void plumb_model_session_clear (PlumbModelSession *session);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (PlumbModelSession, plumb_model_session_clear)
 

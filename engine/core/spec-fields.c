@@ -64,6 +64,7 @@ static const PlumbFieldGroup groups[] = {
   { "rollout", N_ ("Rollout"), N_ ("How completions are generated.") },
   { "train", N_ ("Training"), N_ ("The optimizer.") },
   { "reward", N_ ("Reward"), N_ ("What scores a completion.") },
+  { "placement", N_ ("Placement"), N_ ("Which devices the run takes.") },
   { "schedule", N_ ("Schedule"), N_ ("How long the run lasts.") },
   { "checkpoint", N_ ("Checkpoints"), N_ ("What is saved, and when.") },
   { "eval", N_ ("Evaluation"), N_ ("Measuring on held-out data.") },
@@ -280,6 +281,10 @@ static const PlumbField fields[] = {
   { "reward.timeout", N_("Timeout"), REAL, N_("s"), "30", 0, 86400, NULL,
     N_("A call that takes longer has failed."),
     EXPERT, ONLINE, SPIN, OPEN, NULL },
+
+  { "placement.policy", N_("Device"), TEXT, NULL, NULL, 0, 64, NULL,
+    N_("cpu, or cuda:N for a GPU. Automatic: the first GPU where there is one, else the CPU."),
+    MORE, ALL, ENTRY, AUTO, NULL },
 
   { "schedule.steps", N_("Steps"), INTEGER, N_("steps"), "0", 0, 1e9, NULL,
     N_("How many steps to train; 0: as the epochs say."),

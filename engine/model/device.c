@@ -61,6 +61,11 @@ find_cuda (const char **reason)
   if (g_once_init_enter (&once))
     {
       g_autoptr (GPtrArray) folders = list_folders ();
+      GModule *driver = g_module_open ("libcuda.so.1", G_MODULE_BIND_LAZY | G_MODULE_BIND_LOCAL);
+      if (driver)
+        g_module_close (driver);
+      else
+        why = g_strdup ("this machine has no NVIDIA driver (libcuda.so.1)");
       for (guint i = 0; i < folders->len && !ops && !why; i++)
         {
           g_autofree char *path = g_build_filename (folders->pdata[i], MODULE, NULL);

@@ -242,7 +242,7 @@ resolve_integer (PlumbSpec *spec, const char *key, gint64 value, GError **error)
 
 /* Share of the free memory that the cache may take, as pages; 0: as many as the longest sequences need. */
 static int
-cache_pages (PlumbSpec *spec, const PlumbModelConfig *config, const PlumbWorkerSettings *settings)
+cache_pages (PlumbSpec *spec, const PlumbModelConfig *config, const PlumbWorkerSettings *settings, guint64 memory_available)
 {
   double share = plumb_spec_is_auto (spec, "rollout.kv_memory") ? 0
                                                                 : plumb_spec_get_real (spec, "rollout.kv_memory");
@@ -250,8 +250,34 @@ cache_pages (PlumbSpec *spec, const PlumbModelConfig *config, const PlumbWorkerS
     return 0;
   double page = 2.0 * settings->rollout.page_tokens * config->groups * config->head_size * config->layers
                 * (double) dev_type_size (settings->type);
-  double memory = (double) sysconf (_SC_AVPHYS_PAGES) * (double) sysconf (_SC_PAGESIZE);
-  return (int) CLAMP (share * memory / page, 1, 1 << 30);
+  return (int) CLAMP (share * (double) memory_available / page, 1, 1 << 30);
+}
+
+/* The device of the run: a GPU that the spec names must be there; without a name the first one is taken, or the CPU with
+ * the reason. */
+static gboolean
+choose_device (PlumbWorkerSettings *s, PlumbSpec *spec, guint64 *memory_available, GError **error)
+{
+  gboolean automatic = plumb_spec_is_auto (spec, "placement.policy");
+  g_autofree char *reason = NULL;
+  s->device = plumb_device_choose (automatic ? NULL : plumb_spec_get_text (spec, "placement.policy"), &reason);
+  if (reason)
+    g_message ("the CPU is used: %s", reason);
+  g_autoptr (PlumbDevice) device = plumb_device_open (s->device, 1 << 20, error);
+  if (!device)
+    {
+      g_prefix_error (error, "placement.policy: ");
+      return FALSE;
+    }
+  struct dev_info info = { 0 };
+  device->ops->info (device->context, &info);
+  *memory_available = info.memory_available;
+  s->deterministic = plumb_spec_is_auto (spec, "run.deterministic")
+                         ? !device->asynchronous
+                         : plumb_spec_get_boolean (spec, "run.deterministic");
+  return (!automatic || plumb_spec_resolve (spec, "placement.policy", s->device, error))
+         && (!plumb_spec_is_auto (spec, "run.deterministic")
+             || plumb_spec_resolve (spec, "run.deterministic", s->deterministic ? "yes" : "no", error));
 }
 
 gboolean
@@ -263,6 +289,9 @@ plumb_run_make_settings (PlumbWorkerSettings *s, const PlumbRunInputs *in, const
   g_autoptr (PlumbModelConfig) config = plumb_model_config_load (in->start_model, error);
   int length = (int) plumb_spec_get_integer (spec, "model.max_length");
   if (!config)
+    return FALSE;
+  guint64 memory_available = 0;
+  if (!choose_device (s, spec, &memory_available, error))
     return FALSE;
   s->policy = g_strdup (in->start_model);
   s->type = g_str_equal (plumb_spec_get_text (spec, "model.precision"), "bf16") ? DEV_BF16 : DEV_F32;
@@ -297,7 +326,7 @@ plumb_run_make_settings (PlumbWorkerSettings *s, const PlumbRunInputs *in, const
   if (plumb_spec_is_set (spec, "data.max_prompt_length"))
     s->rollout.max_prompt = MIN (s->rollout.max_prompt,
                                  (int) plumb_spec_get_integer (spec, "data.max_prompt_length"));
-  s->rollout.pages = cache_pages (spec, config, s);
+  s->rollout.pages = cache_pages (spec, config, s, memory_available);
   if (plumb_spec_get_real (spec, "algorithm.kl.coefficient") > 0)
     {
       const char *reference = reference_folder (spec);

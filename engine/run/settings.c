@@ -14,6 +14,7 @@ plumb_worker_settings_clear (PlumbWorkerSettings *s)
 {
   g_clear_pointer (&s->policy, g_free);
   g_clear_pointer (&s->reference, g_free);
+  g_clear_pointer (&s->device, g_free);
 }
 
 /* Numbers of the settings by name: one list for both directions. */
@@ -24,13 +25,14 @@ typedef struct
   double *real;
 } Number;
 
-#define N_NUMBERS 16
+#define N_NUMBERS 17
 
 static void
 list_numbers (PlumbWorkerSettings *s, int *type, Number numbers[N_NUMBERS])
 {
   const Number all[N_NUMBERS] = {
     { "type", type, NULL },
+    { "deterministic", &s->deterministic, NULL },
     { "reference-from-policy", &s->reference_from_policy, NULL },
     { "max-length", &s->max_length, NULL },
     { "vocabulary", &s->vocabulary, NULL },
@@ -62,6 +64,8 @@ plumb_worker_settings_to_body (const PlumbWorkerSettings *settings)
   g_variant_dict_insert (body, "policy", "s", settings->policy);
   if (settings->reference)
     g_variant_dict_insert (body, "reference", "s", settings->reference);
+  if (settings->device)
+    g_variant_dict_insert (body, "device", "s", settings->device);
   for (int i = 0; i < N_NUMBERS; i++)
     if (numbers[i].integer)
       g_variant_dict_insert (body, numbers[i].key, "i", *numbers[i].integer);
@@ -78,6 +82,7 @@ plumb_worker_settings_from_body (PlumbWorkerSettings *s, GVariant *body, GError 
   list_numbers (s, &type, numbers);
   gboolean ok = g_variant_lookup (body, "policy", "s", &s->policy);
   g_variant_lookup (body, "reference", "s", &s->reference);
+  g_variant_lookup (body, "device", "s", &s->device);
   for (int i = 0; i < N_NUMBERS && ok; i++)
     ok = numbers[i].integer ? g_variant_lookup (body, numbers[i].key, "i", numbers[i].integer)
                             : g_variant_lookup (body, numbers[i].key, "d", numbers[i].real);
@@ -97,8 +102,9 @@ gsize
 plumb_worker_workspace (const PlumbWorkerSettings *s, const PlumbModelConfig *c)
 {
   int qkv = (c->heads + 2 * c->groups) * c->head_size;
-  return dev_cpu ()->workspace_size (c->vocabulary, positions_of (s, c), c->head_size,
-                                     MAX (MAX (qkv, c->width), c->mlp));
+  const struct dev_ops *ops = plumb_device_backend (s->device ? s->device : "cpu", NULL);
+  return (ops ? ops : dev_cpu ())
+      ->workspace_size (c->vocabulary, positions_of (s, c), c->head_size, MAX (MAX (qkv, c->width), c->mlp));
 }
 
 /* Resident memory of this process now. */
@@ -121,13 +127,15 @@ plumb_memory_plan_make (PlumbMemoryPlan *plan, const PlumbWorkerSettings *s, Plu
     return FALSE;
   int positions = positions_of (s, config);
   *plan = (PlumbMemoryPlan){ 0 };
-  plan->program = resident_bytes ();
+  /* What lies in the host's memory counts where the device works in it. */
+  gboolean in_host = !device->asynchronous;
+  plan->program = in_host ? resident_bytes () : 0;
   plan->weights = plumb_model_bytes (device, config, s->type, positions, FALSE);
   plan->state = plumb_trainer_state_bytes (config, s->type);
   plan->activations
       = plumb_trainer_activation_bytes (config, s->type, positions, s->tokens_per_micro_batch);
   plan->workspace = plumb_worker_workspace (s, config);
-  plan->checkpoint = plan->state - plan->state / (s->type == DEV_BF16 ? 4 : 3); /* all but the gradients */
+  plan->checkpoint = in_host ? plan->state - plan->state / (s->type == DEV_BF16 ? 4 : 3) : 0; /* all but the gradients */
   if (s->reference)
     plan->reference = plan->weights;
   if (s->rollout.max_new_tokens == 0)

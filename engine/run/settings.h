@@ -11,6 +11,8 @@ typedef struct
 {
   char *policy;        /* Hugging Face folder */
   char *reference;     /* NULL: none */
+  char *device;        /* "cpu" or "cuda:N"; NULL: cpu */
+  gboolean deterministic; /* rows do not depend on their batch; the CPU always is */
   gboolean reference_from_policy; /* the reference is what the policy is when its stage begins */
   enum dev_type type;
   int max_length;      /* 0: the model's own */

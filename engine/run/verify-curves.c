@@ -172,8 +172,8 @@ replay_grpo (Curves *c, GError **error)
 }
 
 gboolean
-plumb_verify_curves (const char *file, const char *dir, const char *algorithm, gboolean quiet,
-                     gboolean *passed, GError **error)
+plumb_verify_curves (const char *file, const char *dir, const char *device_name, const char *algorithm,
+                     gboolean quiet, gboolean *passed, GError **error)
 {
   if (algorithm && !g_str_equal (algorithm, "grpo"))
     {
@@ -182,7 +182,7 @@ plumb_verify_curves (const char *file, const char *dir, const char *algorithm, g
       return FALSE;
     }
   g_autoptr (PlumbSafetensors) expected = plumb_safetensors_open (file, error);
-  g_autoptr (PlumbDevice) device = expected ? plumb_device_open ("cpu", WORKSPACE, error) : NULL;
+  g_autoptr (PlumbDevice) device = expected ? plumb_device_open (device_name, WORKSPACE, error) : NULL;
   g_autoptr (PlumbModel) model = device ? plumb_model_load (device, dir, DEV_F32, 0, error) : NULL;
   if (!model)
     return FALSE;

@@ -457,11 +457,11 @@ check_expected (PlumbDevice *device, const char *dir, const char *file, gboolean
 #define WORKSPACE (256 << 20)
 
 gboolean
-plumb_verify_model (const char *dir, gboolean quiet, gboolean *passed, GError **error)
+plumb_verify_model (const char *dir, const char *device_name, gboolean quiet, gboolean *passed, GError **error)
 {
   g_autofree char *expected = g_build_filename (dir, "expected.safetensors", NULL);
   g_autofree char *golden = g_build_filename (dir, "golden.json", NULL);
-  g_autoptr (PlumbDevice) device = plumb_device_open ("cpu", WORKSPACE, error);
+  g_autoptr (PlumbDevice) device = plumb_device_open (device_name, WORKSPACE, error);
   if (!device)
     return FALSE;
   *passed = FALSE;

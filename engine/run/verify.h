@@ -43,10 +43,10 @@ gboolean plumb_verify_finish (PlumbVerify *verify);
 
 /* Compares the model in `dir` with DIR/expected.safetensors, or with DIR/golden.json (and eval_nll.json, tokenizer
  * vectors are another command's); *passed tells the outcome. */
-gboolean plumb_verify_model (const char *dir, gboolean quiet, gboolean *passed, GError **error);
+gboolean plumb_verify_model (const char *dir, const char *device, gboolean quiet, gboolean *passed, GError **error);
 
 /* Replays the stored curves of one algorithm ("grpo"), or of all that this engine trains, on the model. */
-gboolean plumb_verify_curves (const char *file, const char *dir, const char *algorithm, gboolean quiet,
+gboolean plumb_verify_curves (const char *file, const char *dir, const char *device, const char *algorithm, gboolean quiet,
                               gboolean *passed, GError **error);
 
 /* Compares the tokenizer of a folder (or file) with rows {"text", "ids", "ids_added"?, "decoded"?}, as JSON lines or

@@ -80,7 +80,11 @@ static PlumbDevice *
 open_device (const PlumbWorkerSettings *settings, GError **error)
 {
   g_autoptr (PlumbModelConfig) config = plumb_model_config_load (settings->policy, error);
-  return config ? plumb_device_open ("cpu", plumb_worker_workspace (settings, config), error) : NULL;
+  const char *name = settings->device ? settings->device : "cpu";
+  PlumbDevice *device = config ? plumb_device_open (name, plumb_worker_workspace (settings, config), error) : NULL;
+  if (device)
+    device->ops->set_deterministic (device->context, settings->deterministic);
+  return device;
 }
 
 static gboolean
@@ -149,8 +153,9 @@ handle_open (Worker *self, GVariant *body, GError **error)
     {
       g_autofree char *text = plumb_memory_plan_to_text (&plan);
       g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_ENVIRONMENT,
-                   "the run needs %s; this machine has %.1f MB free. Lower train.tokens_per_micro_batch, "
-                   "rollout.max_running or rollout.max_new_tokens", text, info.memory_available / 1e6);
+                   "the run needs %s; %s has %.1f MB free. Lower train.tokens_per_micro_batch, "
+                   "rollout.max_running or rollout.max_new_tokens", text, info.name,
+                   info.memory_available / 1e6);
       return NULL;
     }
   if (!open_models (self, error))

@@ -244,7 +244,7 @@ cuda_info (struct dev_context *context, struct dev_info *host_info)
   if (!cuda_enter (context))
     return;
   if (cudaGetDeviceProperties (&properties, context->ordinal) == cudaSuccess)
-    snprintf (host_info->name, sizeof host_info->name, "%s", properties.name);
+    snprintf (host_info->name, sizeof host_info->name, "%.127s", properties.name);
   cudaMemGetInfo (&available, &total);
   host_info->cores = context->multiprocessors;
   host_info->memory_total = total;

@@ -300,10 +300,10 @@ rows_are_equal (struct dev_context *context, enum dev_type type, char *scratch, 
 static void
 self_test (struct dev_context *context, struct cuda_products *self)
 {
-  size_t bytes = TEST_ROWS * TEST_SIZE * sizeof (float);
+  size_t bytes = TEST_ROWS * TEST_SIZE * sizeof (float), weights = TEST_SIZE * TEST_SIZE * sizeof (float);
   char *scratch = NULL, *host = (char *) malloc (2 * bytes);
   self->rows_equal = true;
-  if (host && cuda_ok (context, cudaMalloc ((void **) &scratch, 4 * bytes + 4 * DEV_ALIGN), "self-test of products"))
+  if (host && cuda_ok (context, cudaMalloc ((void **) &scratch, 2 * bytes + weights + 4 * DEV_ALIGN), "self-test of products"))
     {
       context->deterministic = true;
       self->rows_equal = rows_are_equal (context, DEV_BF16, scratch, host)
