@@ -21,6 +21,8 @@ static const PlumbCommand commands[] = {
   { "generate", plumb_cmd_generate, N_("continue a text with a model") },
   { "logprobs", plumb_cmd_logprobs, N_("log-probs of given tokens") },
   { "verify", plumb_cmd_verify, N_("compare this engine with another implementation's values") },
+  { "devices", plumb_cmd_devices, N_("list the devices that models can run on") },
+  { "bench", plumb_cmd_bench, N_("measure speed with random weights") },
   { "tokenize", plumb_cmd_tokenize, N_ ("JSON lines of text to token ids") },
   { "detokenize", plumb_cmd_detokenize, N_ ("JSON lines of token ids to text") },
   { "telemetry", plumb_cmd_telemetry, N_ ("print what a run recorded as JSON lines") },

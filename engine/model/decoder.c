@@ -88,9 +88,9 @@ make_rope (PlumbModel *model, GError **error)
 }
 
 /* Everything but the values of the weights. */
-static PlumbModel *
-model_alloc (PlumbDevice *device, PlumbModelConfig *config, enum dev_type type, int max_length,
-             GError **error)
+PlumbModel *
+plumb_model_new_empty (PlumbDevice *device, PlumbModelConfig *config, enum dev_type type, int max_length,
+                       GError **error)
 {
   g_autoptr (PlumbModel) model = g_new0 (PlumbModel, 1);
   model->device = device;
@@ -156,7 +156,7 @@ plumb_model_load (PlumbDevice *device, const char *dir, enum dev_type type, int 
       return NULL;
     }
   tell_stored_type (dir, config, tensors);
-  g_autoptr (PlumbModel) model = model_alloc (device, config, type, max_length, error);
+  g_autoptr (PlumbModel) model = plumb_model_new_empty (device, config, type, max_length, error);
   if (!model
       || !plumb_weights_load (device, model->table, config, plumb_model_weights (model), type, tensors,
                               error))
@@ -168,7 +168,7 @@ PlumbModel *
 plumb_model_new (PlumbDevice *device, PlumbModelConfig *config, enum dev_type type, int max_length,
                  guint64 seed, GError **error)
 {
-  g_autoptr (PlumbModel) model = model_alloc (device, config, type, max_length, error);
+  g_autoptr (PlumbModel) model = plumb_model_new_empty (device, config, type, max_length, error);
   if (!model)
     return NULL;
   plumb_weights_initialise (device, model->table, config, plumb_model_weights (model), type, seed);

@@ -38,6 +38,9 @@ PlumbModel *plumb_model_load (PlumbDevice *device, const char *dir, enum dev_typ
 /* A model made from nothing; takes over the config. */
 PlumbModel *plumb_model_new (PlumbDevice *device, PlumbModelConfig *config, enum dev_type type,
                              int max_length, guint64 seed, GError **error);
+/* The same with weights of zero, to be filled by the caller. */
+PlumbModel *plumb_model_new_empty (PlumbDevice *device, PlumbModelConfig *config, enum dev_type type,
+                                   int max_length, GError **error);
 void plumb_model_free (PlumbModel *model);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (PlumbModel, plumb_model_free)
 
