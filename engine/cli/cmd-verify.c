@@ -37,6 +37,8 @@ plumb_cmd_verify (int argc, char **argv, GError **error)
                  two ? "verify %s needs a folder and a file" : "verify %s takes one folder or file", argv[1]);
   else if (g_str_equal (argv[1], "tokenizer"))
     ok = plumb_verify_tokenizer (argv[2], argv[3], quiet, &passed, error);
+  else if (g_str_equal (argv[1], "templates"))
+    ok = plumb_verify_templates (argv[2], argv[3], quiet, &passed, error);
   else if (g_str_equal (argv[1], "model"))
     ok = plumb_verify_model (argv[2], chosen, quiet, &passed, error);
   else if (g_str_equal (argv[1], "curves") && model)

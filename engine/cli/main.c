@@ -25,6 +25,7 @@ static const PlumbCommand commands[] = {
   { "bench", plumb_cmd_bench, N_("measure speed with random weights") },
   { "tokenize", plumb_cmd_tokenize, N_ ("JSON lines of text to token ids") },
   { "detokenize", plumb_cmd_detokenize, N_ ("JSON lines of token ids to text") },
+  { "render", plumb_cmd_render, N_ ("JSON lines of messages to text, by a chat template") },
   { "telemetry", plumb_cmd_telemetry, N_ ("print what a run recorded as JSON lines") },
 };
 

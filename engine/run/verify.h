@@ -53,4 +53,8 @@ gboolean plumb_verify_curves (const char *file, const char *dir, const char *dev
  * an array. */
 gboolean plumb_verify_tokenizer (const char *dir, const char *file, gboolean quiet, gboolean *passed, GError **error);
 
+/* Compares renders {"template", "messages", "add_generation_prompt", "variables", "text" or "error"} of a list with
+ * those of the templates in a folder (or of one file). */
+gboolean plumb_verify_templates (const char *dir, const char *file, gboolean quiet, gboolean *passed, GError **error);
+
 G_END_DECLS

@@ -69,6 +69,15 @@ plumb_added_tokens_read (PlumbAddedTokens *added, PlumbJsonScan *scan)
   return scan->message == NULL;
 }
 
+static gboolean
+is_blank (const PlumbAddedToken *token)
+{
+  for (const char *c = token->content; *c != '\0'; c++)
+    if (!g_ascii_isspace (*c))
+      return FALSE;
+  return TRUE;
+}
+
 void
 plumb_added_tokens_take (PlumbAddedTokens *added, PlumbAddedToken *token)
 {
@@ -83,6 +92,8 @@ plumb_added_tokens_take (PlumbAddedTokens *added, PlumbAddedToken *token)
       token_clear (token);
       return;
     }
+  /* Runs of blanks and what SentencePiece's users defined are text; <tool_call> and its like are not. */
+  token->control = token->special || (!token->normalized && !is_blank (token));
   g_array_append_val (added->tokens, *token);
   g_hash_table_insert (added->by_id, GINT_TO_POINTER (token->id),
                        GUINT_TO_POINTER (added->tokens->len));
@@ -216,7 +227,7 @@ plumb_added_tokens_find (const PlumbAddedTokens *added,
         }
       token = &g_array_index (added->tokens, PlumbAddedToken, index);
       search->next = start + size;
-      if ((plain && token->special)
+      if ((plain && token->control)
           || (token->single_word && !stands_alone (text, length, start, start + size)))
         continue;
       search->start = start;

@@ -73,7 +73,8 @@ typedef struct
   char *content;
   gsize length;
   gboolean special, normalized, lstrip, rstrip, single_word;
-  gboolean fixed; /* `content` is how it looks in a normalized text */
+  gboolean fixed;   /* `content` is how it looks in a normalized text */
+  gboolean control; /* says something to the model, rather than being a piece of text */
 } PlumbAddedToken;
 
 typedef struct
@@ -100,7 +101,7 @@ void plumb_added_tokens_take (PlumbAddedTokens *added, PlumbAddedToken *token);
 /* `normalizer`: the steps that tokens pass which are looked for in normalized text. */
 void plumb_added_tokens_prepare (PlumbAddedTokens *added, GArray *normalizer);
 void plumb_added_tokens_clear (PlumbAddedTokens *added);
-/* The next added token, leftmost and longest; `plain`: special ones are text. */
+/* The next added token, leftmost and longest; `plain`: control tokens are text. */
 const PlumbAddedToken *plumb_added_tokens_find (const PlumbAddedTokens *added,
                                                 gboolean normalized,
                                                 gboolean plain,

@@ -126,7 +126,7 @@ plumb_tokenizer_rewrites (PlumbTokenizer *tokenizer)
 }
 
 const char *
-plumb_tokenizer_find_special (PlumbTokenizer *tokenizer, const char *text, gssize length)
+plumb_tokenizer_find_control (PlumbTokenizer *tokenizer, const char *text, gssize length)
 {
   gsize bytes = length < 0 ? strlen (text) : (gsize)length;
 
@@ -138,7 +138,7 @@ plumb_tokenizer_find_special (PlumbTokenizer *tokenizer, const char *text, gssiz
       while ((token = plumb_added_tokens_find (&tokenizer->added, normalized, FALSE, text, bytes,
                                                &search))
              != NULL)
-        if (token->special)
+        if (token->control)
           return token->content;
     }
   return NULL;
@@ -149,7 +149,7 @@ plumb_tokenizer_find_special (PlumbTokenizer *tokenizer, const char *text, gssiz
 typedef struct
 {
   PlumbTokenizer *tokenizer;
-  gboolean plain; /* special tokens are text */
+  gboolean plain; /* control tokens are text */
   GArray *ids;
 } Encoding;
 

@@ -27,15 +27,16 @@ gboolean plumb_tokenizer_encode (PlumbTokenizer *tokenizer,
                                  GArray *ids,
                                  GError **error);
 
-/* The same, but special tokens typed in the text stay text: nobody can write a control token. */
+/* The same, but control tokens typed in the text stay text: special ones, and others that say something to the
+ * model (<tool_call>). Runs of blanks that are tokens are found. */
 gboolean plumb_tokenizer_encode_plain (PlumbTokenizer *tokenizer,
                                        const char *text,
                                        gssize length,
                                        GArray *ids,
                                        GError **error);
-/* The first special token that is typed in a text, or NULL: control tokens in data end turns. */
+/* The first control token that is typed in a text, or NULL: in data it would end a turn, or forge one. */
 const char *
-plumb_tokenizer_find_special (PlumbTokenizer *tokenizer, const char *text, gssize length);
+plumb_tokenizer_find_control (PlumbTokenizer *tokenizer, const char *text, gssize length);
 
 /* The text of some ids, always valid UTF-8: U+FFFD stands where bytes are incomplete, and for a
  * NUL. Spaces are never cleaned up. Unknown ids are an error. (transfer full) */
