@@ -18,6 +18,7 @@ typedef struct
 {
   PlumbTokenizer *tokenizer;
   gboolean special; /* with the template's tokens; without special ones when decoding */
+  gboolean plain;   /* control tokens in the text are text */
   guint line;
 } Session;
 
@@ -68,8 +69,9 @@ tokenize_line (Session *session, PlumbJsonScan *scan, GString *out, GError **err
     return bad_line (session, error, scan->message, scan->at);
   if (!found)
     return bad_line (session, error, "the object has no \"text\"", 0);
-  if (!plumb_tokenizer_encode (session->tokenizer, text->str, text->len, session->special, ids,
-                               error))
+  if (!(session->plain ? plumb_tokenizer_encode_plain (session->tokenizer, text->str, text->len, ids, error)
+                       : plumb_tokenizer_encode (session->tokenizer, text->str, text->len,
+                                                 session->special, ids, error)))
     {
       g_prefix_error (error, "standard input, line %u: ", session->line);
       return FALSE;
@@ -167,6 +169,9 @@ convert_command (int argc, char **argv, gboolean decode, GError **error)
       decode ? N_ ("leave special tokens out of the text")
              : N_ ("add the special tokens around a text"),
       NULL },
+    /* Only one of both commands has it: the list ends before it for the other. */
+    { decode ? NULL : "plain", 0, 0, G_OPTION_ARG_NONE, &session.plain,
+      N_ ("take control tokens in the text as text"), NULL },
     { NULL },
   };
   gboolean fine;
@@ -180,6 +185,12 @@ convert_command (int argc, char **argv, gboolean decode, GError **error)
     {
       g_set_error_literal (error, PLUMB_ERROR, PLUMB_ERROR_USAGE,
                            "give the folder of the tokenizer with --model DIR");
+      return PLUMB_ERROR_USAGE;
+    }
+  if (session.plain && session.special)
+    {
+      g_set_error_literal (error, PLUMB_ERROR, PLUMB_ERROR_USAGE,
+                           "--plain and --special exclude each other");
       return PLUMB_ERROR_USAGE;
     }
   session.tokenizer = plumb_tokenizer_load (model, error);
