@@ -20,14 +20,20 @@ plumb_experience_new (int sequences, int tokens)
   e->old_logp = calloc (n, sizeof *e->old_logp);
   e->reference_logp = calloc (n, sizeof *e->reference_logp);
   e->entropy = calloc (n, sizeof *e->entropy);
+  e->value = calloc (n, sizeof *e->value);
   e->advantage = calloc (n, sizeof *e->advantage);
+  e->returns = calloc (n, sizeof *e->returns);
   e->version = calloc (n, sizeof *e->version);
   e->reward = calloc (s, sizeof *e->reward);
+  e->baseline = calloc (s, sizeof *e->baseline);
+  e->margin = calloc (s, sizeof *e->margin);
+  e->desirable = calloc (s, sizeof *e->desirable);
   e->scored = calloc (s, sizeof *e->scored);
   e->truncated = calloc (s, sizeof *e->truncated);
   e->group = calloc (s, sizeof *e->group);
   if (e->offsets && e->ids && e->mask && e->rollout_logp && e->old_logp && e->reference_logp && e->entropy
-      && e->advantage && e->version && e->reward && e->scored && e->truncated && e->group)
+      && e->value && e->advantage && e->returns && e->version && e->reward && e->baseline && e->margin
+      && e->desirable && e->scored && e->truncated && e->group)
     return e;
   plumb_experience_free (e);
   return NULL;
@@ -45,9 +51,14 @@ plumb_experience_free (struct plumb_experience *e)
   free (e->old_logp);
   free (e->reference_logp);
   free (e->entropy);
+  free (e->value);
   free (e->advantage);
+  free (e->returns);
   free (e->version);
   free (e->reward);
+  free (e->baseline);
+  free (e->margin);
+  free (e->desirable);
   free (e->scored);
   free (e->truncated);
   free (e->group);

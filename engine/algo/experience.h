@@ -17,9 +17,14 @@ struct plumb_experience
   float *old_logp;       // (N) log-prob by the trainer before any update
   float *reference_logp; // (N) by the frozen reference; zeros without one
   float *entropy;        // (N) nats, by the trainer before any update
+  double *value;         // (N) by the critic before any update; zeros without one
   double *advantage;     // (N)
+  double *returns;       // (N) what the critic should have said
   int32_t *version;      // (N) version of the weights that sampled the token
   double *reward;        // (S) raw reward
+  double *baseline;      // (S) reward of the greedy answer to the same prompt (ReMax), else 0
+  double *margin;        // (S) by which the first of a pair should win, else 0
+  uint8_t *desirable;    // (S) 1: an answer that was liked (KTO)
   uint8_t *scored;       // (S) 0: the reward failed; the sample leaves baseline, loss and denominators
   uint8_t *truncated;    // (S) 1: cut at the length limit
   int32_t *group;        // (S) samples of one prompt share a number, and lie side by side

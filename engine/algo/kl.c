@@ -6,6 +6,7 @@
 #include <stddef.h> // defines: NULL
 
 #define LIMIT 10.0
+#define ADAPTION_LIMIT 0.2
 
 double
 plumb_kl (enum plumb_kl_estimator estimator, double d, double *derivative)
@@ -29,4 +30,15 @@ plumb_kl (enum plumb_kl_estimator estimator, double d, double *derivative)
   if (derivative)
     *derivative = slope;
   return value;
+}
+
+double
+plumb_kl_adapt (double coefficient, double kl, double target, double samples, double horizon)
+{
+  double error = kl / target - 1;
+  if (error > ADAPTION_LIMIT)
+    error = ADAPTION_LIMIT;
+  else if (error < -ADAPTION_LIMIT)
+    error = -ADAPTION_LIMIT;
+  return coefficient * (1 + error * samples / horizon);
 }

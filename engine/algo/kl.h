@@ -13,3 +13,7 @@ enum plumb_kl_estimator
 
 /* The estimate in nats; *derivative (or NULL) gets its derivative by d, 0 where the clamp holds it. */
 double plumb_kl (enum plumb_kl_estimator, double d, double *derivative);
+
+/* The adaptive coefficient of Ziegler et al. 2019: coefficient (1 + clip (kl / target - 1, -0.2, 0.2) samples /
+ * horizon). */
+double plumb_kl_adapt (double coefficient, double kl, double target, double samples, double horizon);

@@ -2,9 +2,18 @@
 
 #include "engine/algo/loss.h"
 
-#include <math.h> // defines: exp
+#include <math.h>   // defines: exp, log1p
+#include <stddef.h> // defines: size_t
 
-#define LOG_RATIO_LIMIT 20.0
+void
+plumb_loss_statistics_add (struct plumb_loss_statistics *sum, const struct plumb_loss_statistics *part)
+{
+  double *to = (double *) sum, greatest = part->ratio_max > sum->ratio_max ? part->ratio_max : sum->ratio_max;
+  const double *from = (const double *) part;
+  for (size_t i = 0; i < sizeof *sum / sizeof *to; i++)
+    to[i] += from[i];
+  sum->ratio_max = greatest;
+}
 
 void
 plumb_denominators_add (struct plumb_denominators *d, int sequences, const int32_t *offsets,
@@ -20,10 +29,18 @@ plumb_denominators_add (struct plumb_denominators *d, int sequences, const int32
     }
 }
 
-/* Weight of each token of a sequence in the aggregated loss. */
-static double
-token_weight (enum plumb_aggregate aggregate, const struct plumb_denominators *d,
-              const struct plumb_loss_batch *b, int s)
+int
+plumb_loss_length (const struct plumb_loss_batch *b, int s)
+{
+  int length = 0;
+  for (int t = b->offsets[s]; t < b->offsets[s + 1]; t++)
+    length += b->mask[t];
+  return length;
+}
+
+double
+plumb_loss_weight (enum plumb_aggregate aggregate, const struct plumb_denominators *d,
+                   const struct plumb_loss_batch *b, int s)
 {
   if (aggregate == PLUMB_AGGREGATE_TOKEN)
     return d->tokens > 0 ? 1 / d->tokens : 0;
@@ -31,105 +48,40 @@ token_weight (enum plumb_aggregate aggregate, const struct plumb_denominators *d
     return 0;
   if (aggregate == PLUMB_AGGREGATE_CONSTANT)
     return 1 / (d->sequences * d->limit);
-  int length = 0;
-  for (int t = b->offsets[s]; t < b->offsets[s + 1]; t++)
-    length += b->mask[t];
+  int length = plumb_loss_length (b, s);
   return length ? 1 / (d->sequences * length) : 0;
 }
 
-struct surrogate
+double
+plumb_softplus_minus (double x)
 {
-  double loss, slope; // of the token, and its derivative by logp
-  double ratio;
-  int low, high; // the clip removed the gradient at this bound
-};
-
-static struct surrogate
-clipped_surrogate (const struct plumb_policy_options *o, double difference, double advantage)
-{
-  struct surrogate s = { 0 };
-  int held = difference > LOG_RATIO_LIMIT || difference < -LOG_RATIO_LIMIT;
-  if (held)
-    difference = difference > 0 ? LOG_RATIO_LIMIT : -LOG_RATIO_LIMIT;
-  s.ratio = exp (difference);
-  double low = 1 - o->clip_low, high = 1 + o->clip_high;
-  double bounded = s.ratio < low ? low : s.ratio > high ? high : s.ratio;
-  double plain = s.ratio * advantage, clipped = bounded * advantage;
-  int cut = clipped < plain;
-  s.loss = cut ? -clipped : -plain;
-  s.slope = cut || held ? 0 : -plain;
-  s.low = cut && s.ratio < low;
-  s.high = cut && s.ratio > high;
-  if (o->dual_clip > 1 && advantage < 0 && s.loss > -o->dual_clip * advantage)
-    {
-      s.loss = -o->dual_clip * advantage;
-      s.slope = 0;
-    }
-  return s;
-}
-
-static void
-count_token (struct plumb_policy_statistics *st, const struct surrogate *s, double difference)
-{
-  st->tokens++;
-  st->clipped_low += s->low;
-  st->clipped_high += s->high;
-  st->ratio += s->ratio;
-  st->ratio_squared += s->ratio * s->ratio;
-  if (s->ratio > st->ratio_max)
-    st->ratio_max = s->ratio;
-  st->kl_update -= difference;
-}
-
-void
-plumb_policy_loss (const struct plumb_policy_options *o, const struct plumb_denominators *d,
-                   const struct plumb_loss_batch *b, double *dlogp, double *dentropy,
-                   struct plumb_policy_statistics *st)
-{
-  for (int s = 0; s < b->sequences; s++)
-    {
-      double weight = token_weight (o->aggregate, d, b, s);
-      for (int t = b->offsets[s]; t < b->offsets[s + 1]; t++)
-        {
-          dlogp[t] = dentropy[t] = 0;
-          if (!b->mask[t])
-            continue;
-          double difference = (double) b->logp[t] - b->old_logp[t];
-          struct surrogate token = clipped_surrogate (o, difference, b->advantage[t]);
-          count_token (st, &token, difference);
-          st->policy += weight * token.loss;
-          dlogp[t] = weight * token.slope;
-          if (b->reference)
-            {
-              double slope, kl = plumb_kl (o->kl_estimator, (double) b->logp[t] - b->reference[t], &slope);
-              st->kl_reference += kl;
-              st->kl_loss += weight * o->kl_coefficient * kl;
-              dlogp[t] += weight * o->kl_coefficient * slope;
-            }
-          if (b->entropy)
-            {
-              st->entropy += b->entropy[t];
-              st->entropy_loss -= weight * o->entropy * b->entropy[t];
-              dentropy[t] = -weight * o->entropy;
-            }
-        }
-    }
-  st->loss = st->policy + st->kl_loss + st->entropy_loss;
+  return x > 0 ? log1p (exp (-x)) : -x + log1p (exp (x));
 }
 
 double
-plumb_sft_loss (enum plumb_aggregate aggregate, const struct plumb_denominators *d,
-                const struct plumb_loss_batch *b, double *dlogp)
+plumb_sigmoid (double x)
 {
-  double loss = 0;
+  return x >= 0 ? 1 / (1 + exp (-x)) : exp (x) / (1 + exp (x));
+}
+
+void
+plumb_sft_loss (enum plumb_aggregate aggregate, const struct plumb_denominators *d,
+                const struct plumb_loss_batch *b, const struct plumb_slopes *slopes,
+                struct plumb_loss_statistics *st)
+{
   for (int s = 0; s < b->sequences; s++)
     {
-      double weight = token_weight (aggregate, d, b, s);
+      double weight = plumb_loss_weight (aggregate, d, b, s);
       for (int t = b->offsets[s]; t < b->offsets[s + 1]; t++)
         {
-          dlogp[t] = b->mask[t] ? -weight : 0;
-          loss += dlogp[t] * b->logp[t];
+          slopes->logp[t] = 0;
+          if (!b->mask[t])
+            continue;
+          slopes->logp[t] = -weight;
+          st->loss -= weight * b->logp[t];
+          st->tokens++;
+          if (b->entropy)
+            st->entropy += b->entropy[t];
         }
     }
-  return loss;
 }

@@ -10,7 +10,7 @@
 #include "engine/model/device.h"
 #include "engine/run/verify.h"
 
-/* verify model DIR | curves FILE --model DIR | tokenizer DIR FILE | templates DIR FILE */
+/* verify model DIR | losses FILE | curves FILE --model DIR | tokenizer DIR FILE | templates DIR FILE */
 int
 plumb_cmd_verify (int argc, char **argv, GError **error)
 {
@@ -26,7 +26,7 @@ plumb_cmd_verify (int argc, char **argv, GError **error)
     { "quiet", 'q', 0, G_OPTION_ARG_NONE, &quiet, N_ ("print only what failed, and the summary"), NULL },
     { NULL },
   };
-  if (!plumb_command_parse (&argc, &argv, options, "model DIR | curves FILE --model DIR | tokenizer DIR FILE | templates DIR FILE",
+  if (!plumb_command_parse (&argc, &argv, options, "model DIR | losses FILE | curves FILE --model DIR | tokenizer DIR FILE | templates DIR FILE",
                             N_ ("compare this engine with values made by another implementation"), 2, 3,
                             error))
     return PLUMB_ERROR_USAGE;
@@ -41,11 +41,13 @@ plumb_cmd_verify (int argc, char **argv, GError **error)
     ok = plumb_verify_templates (argv[2], argv[3], quiet, &passed, error);
   else if (g_str_equal (argv[1], "model"))
     ok = plumb_verify_model (argv[2], chosen, quiet, &passed, error);
+  else if (g_str_equal (argv[1], "losses"))
+    ok = plumb_verify_losses (argv[2], chosen, quiet, &passed, error);
   else if (g_str_equal (argv[1], "curves") && model)
     ok = plumb_verify_curves (argv[2], model, chosen, algorithm, quiet, &passed, error);
   else
     g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_USAGE,
                  g_str_equal (argv[1], "curves") ? "verify curves needs --model DIR"
-                                                 : "verify what? There are model, curves, tokenizer and templates");
+                                                 : "verify what? There are model, losses, curves, tokenizer and templates");
   return ok && passed ? 0 : 1;
 }

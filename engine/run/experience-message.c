@@ -8,30 +8,60 @@
 #include "engine/core/error.h"
 #include "engine/run/experience-message.h"
 
+/* The arrays that a batch brings to the trainer beside its tokens; entries per token, or per sequence. */
+typedef struct
+{
+  const char *key;
+  gsize offset; /* of the pointer in struct plumb_experience */
+  gsize size;   /* of an entry */
+  gboolean per_sequence;
+} Array;
+
+#define ARRAY(key, member, per_sequence)                                                                     \
+  { key, G_STRUCT_OFFSET (struct plumb_experience, member), sizeof *((struct plumb_experience *) 0)->member, \
+    per_sequence }
+
+static const Array arrays[] = {
+  ARRAY ("mask", mask, FALSE),
+  ARRAY ("rollout", rollout_logp, FALSE),
+  ARRAY ("old", old_logp, FALSE),
+  ARRAY ("reference", reference_logp, FALSE),
+  ARRAY ("value", value, FALSE),
+  ARRAY ("advantage", advantage, FALSE),
+  ARRAY ("returns", returns, FALSE),
+  ARRAY ("margin", margin, TRUE),
+  ARRAY ("desirable", desirable, TRUE),
+};
+
+static gsize
+entries (const Array *array, const struct plumb_experience *e)
+{
+  return (gsize) (array->per_sequence ? e->sequences : e->tokens);
+}
+
 void
 plumb_body_add_experience (GVariantDict *body, const struct plumb_experience *e, gboolean targets)
 {
-  gsize n = (gsize) e->tokens;
   plumb_body_add_array (body, "offsets", e->offsets, (gsize) e->sequences + 1, sizeof *e->offsets);
-  plumb_body_add_array (body, "ids", e->ids, n, sizeof *e->ids);
-  plumb_body_add_array (body, "mask", e->mask, n, sizeof *e->mask);
-  if (!targets)
-    return;
-  plumb_body_add_array (body, "old", e->old_logp, n, sizeof *e->old_logp);
-  plumb_body_add_array (body, "reference", e->reference_logp, n, sizeof *e->reference_logp);
-  plumb_body_add_array (body, "advantage", e->advantage, n, sizeof *e->advantage);
+  plumb_body_add_array (body, "ids", e->ids, (gsize) e->tokens, sizeof *e->ids);
+  for (gsize i = 0; i < (targets ? G_N_ELEMENTS (arrays) : 1); i++)
+    plumb_body_add_array (body, arrays[i].key, G_STRUCT_MEMBER (void *, e, arrays[i].offset),
+                          entries (&arrays[i], e), arrays[i].size);
 }
 
+/* What was not sent stays zero. */
 static gboolean
-copy_array (GVariant *body, const char *key, void *to, gsize n, gsize size)
+copy_arrays (GVariant *body, struct plumb_experience *e)
 {
-  gsize found = 0;
-  const void *data = plumb_body_get_array (body, key, size, &found);
-  if (!data)
-    return TRUE; /* not sent: stays zero */
-  if (found != n)
-    return FALSE;
-  memcpy (to, data, n * size);
+  for (gsize i = 0; i < G_N_ELEMENTS (arrays); i++)
+    {
+      gsize found = 0;
+      const void *data = plumb_body_get_array (body, arrays[i].key, arrays[i].size, &found);
+      if (data && found != entries (&arrays[i], e))
+        return FALSE;
+      if (data)
+        memcpy (G_STRUCT_MEMBER (void *, e, arrays[i].offset), data, found * arrays[i].size);
+    }
   return TRUE;
 }
 
@@ -60,10 +90,7 @@ plumb_body_get_experience (GVariant *body, GError **error)
       memcpy (e->ids, ids, tokens * sizeof (gint32));
     }
   g_free (offsets);
-  if (e && copy_array (body, "mask", e->mask, tokens, sizeof *e->mask)
-      && copy_array (body, "old", e->old_logp, tokens, sizeof *e->old_logp)
-      && copy_array (body, "reference", e->reference_logp, tokens, sizeof *e->reference_logp)
-      && copy_array (body, "advantage", e->advantage, tokens, sizeof *e->advantage))
+  if (e && copy_arrays (body, e))
     return e;
   plumb_experience_free (e);
   g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "a message holds a batch whose arrays do not fit");
@@ -87,8 +114,13 @@ plumb_experience_select (const struct plumb_experience *e, const int *sequences,
       memcpy (part->old_logp + at, e->old_logp + first, length * sizeof *e->old_logp);
       memcpy (part->reference_logp + at, e->reference_logp + first, length * sizeof *e->reference_logp);
       memcpy (part->entropy + at, e->entropy + first, length * sizeof *e->entropy);
+      memcpy (part->value + at, e->value + first, length * sizeof *e->value);
       memcpy (part->advantage + at, e->advantage + first, length * sizeof *e->advantage);
+      memcpy (part->returns + at, e->returns + first, length * sizeof *e->returns);
       part->reward[i] = e->reward[s];
+      part->baseline[i] = e->baseline[s];
+      part->margin[i] = e->margin[s];
+      part->desirable[i] = e->desirable[s];
       part->scored[i] = e->scored[s];
       part->truncated[i] = e->truncated[s];
       part->group[i] = e->group[s];

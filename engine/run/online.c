@@ -108,9 +108,12 @@ fill_advantages (PlumbRun *run, struct plumb_experience *e, struct plumb_group_s
     .kl_coefficient = plumb_spec_get_real (run->spec, "algorithm.kl.coefficient"),
     .kl_estimator = plumb_spec_get_choice (run->spec, "algorithm.kl.estimator"),
     .kl_in_reward = kl_in_reward (run),
-    .normalize = plumb_spec_get_choice (run->spec, "algorithm.advantage.normalize"),
+    .gamma = 1,
   };
-  plumb_advantage_group_norm (e, &options, groups);
+  int normalize = plumb_spec_get_choice (run->spec, "algorithm.advantage.normalize");
+  options.baseline = normalize == PLUMB_NORMALIZE_NONE ? PLUMB_BASELINE_NONE : PLUMB_BASELINE_GROUP_MEAN;
+  options.scale_by_deviation = normalize == PLUMB_NORMALIZE_MEAN_STD;
+  plumb_advantages (e, &options, groups);
 }
 
 static PlumbLossSpec

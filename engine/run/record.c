@@ -242,7 +242,7 @@ plumb_run_record_samples (PlumbRun *run, const PlumbBatch *batch, gboolean evalu
 void
 plumb_run_record_updates (PlumbRun *run, const PlumbUpdateSums *sums, const char *loss)
 {
-  const struct plumb_policy_statistics *s = &sums->statistics;
+  const struct plumb_loss_statistics *s = &sums->statistics;
   double tokens = MAX (1, s->tokens), updates = MAX (1, sums->updates);
   plumb_run_point (run, loss, s->loss / updates);
   run->last_loss = s->loss / updates;

@@ -124,7 +124,7 @@ gboolean plumb_run_supervised_step (PlumbRun *run, GError **error);
 /* Sends one optimizer update; adds to the sums. */
 typedef struct
 {
-  struct plumb_policy_statistics statistics;
+  struct plumb_loss_statistics statistics;
   double gradient_norm, learning_rate;
   int updates;
 } PlumbUpdateSums;

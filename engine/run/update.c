@@ -10,6 +10,7 @@
 
 #include "engine/core/error.h"
 #include "engine/run/experience-message.h"
+#include "engine/run/loss-message.h"
 #include "engine/run/run-private.h"
 
 static GVariant *
@@ -18,36 +19,8 @@ train_body (const struct plumb_experience *part, const PlumbLossSpec *loss, doub
   g_autoptr (GVariantDict) body = g_variant_dict_new (NULL);
   plumb_body_add_experience (body, part, TRUE);
   g_variant_dict_insert (body, "learning-rate", "d", rate);
-  g_variant_dict_insert (body, "loss", "i", loss->id);
-  g_variant_dict_insert (body, "temperature", "d", loss->temperature);
-  g_variant_dict_insert (body, "clip-low", "d", loss->policy.clip_low);
-  g_variant_dict_insert (body, "clip-high", "d", loss->policy.clip_high);
-  g_variant_dict_insert (body, "kl-coefficient", "d", loss->policy.kl_coefficient);
-  g_variant_dict_insert (body, "kl-estimator", "i", loss->policy.kl_estimator);
-  g_variant_dict_insert (body, "entropy", "d", loss->policy.entropy);
-  g_variant_dict_insert (body, "aggregate", "i", loss->policy.aggregate);
-  g_variant_dict_insert (body, "tokens", "d", loss->denominators.tokens);
-  g_variant_dict_insert (body, "sequences", "d", loss->denominators.sequences);
-  g_variant_dict_insert (body, "limit", "d", loss->denominators.limit);
+  plumb_body_add_loss (body, loss);
   return g_variant_dict_end (body);
-}
-
-static void
-add_statistics (struct plumb_policy_statistics *sum, const struct plumb_policy_statistics *s)
-{
-  sum->loss += s->loss;
-  sum->policy += s->policy;
-  sum->kl_loss += s->kl_loss;
-  sum->entropy_loss += s->entropy_loss;
-  sum->tokens += s->tokens;
-  sum->clipped_low += s->clipped_low;
-  sum->clipped_high += s->clipped_high;
-  sum->ratio += s->ratio;
-  sum->ratio_squared += s->ratio_squared;
-  sum->ratio_max = MAX (sum->ratio_max, s->ratio_max);
-  sum->kl_update += s->kl_update;
-  sum->kl_reference += s->kl_reference;
-  sum->entropy += s->entropy;
 }
 
 /* A gradient that is not finite changes nothing; too many in a row end the run. */
@@ -88,14 +61,14 @@ plumb_run_update (PlumbRun *run, const struct plumb_experience *experience, cons
   gboolean finite = FALSE;
   double norm = 0;
   gsize numbers = 0;
-  struct plumb_policy_statistics statistics = { 0 };
+  struct plumb_loss_statistics statistics = { 0 };
   g_autoptr (GVariant) array = g_variant_lookup_value (body, "statistics", G_VARIANT_TYPE ("ad"));
   g_variant_lookup (body, "finite", "b", &finite);
   g_variant_lookup (body, "gradient-norm", "d", &norm);
   const double *values = array ? g_variant_get_fixed_array (array, &numbers, sizeof (double)) : NULL;
   if (numbers * sizeof (double) == sizeof statistics)
     memcpy (&statistics, values, sizeof statistics);
-  add_statistics (&sums->statistics, &statistics);
+  plumb_loss_statistics_add (&sums->statistics, &statistics);
   sums->gradient_norm += norm;
   sums->learning_rate = rate;
   sums->updates++;

@@ -112,12 +112,14 @@ static void
 compare_advantages (Curves *c)
 {
   struct plumb_experience *e = c->experience;
-  struct plumb_advantage_options options = { .clip_low = -10,
-                                             .clip_high = 10,
-                                             .normalize = PLUMB_NORMALIZE_MEAN_STD };
+  struct plumb_advantage_options options = { .baseline = PLUMB_BASELINE_GROUP_MEAN,
+                                             .scale_by_deviation = 1,
+                                             .gamma = 1,
+                                             .clip_low = -10,
+                                             .clip_high = 10 };
   struct plumb_group_statistics statistics;
   float advantages[SEQUENCES];
-  plumb_advantage_group_norm (e, &options, &statistics);
+  plumb_advantages (e, &options, &statistics);
   for (int i = 0; i < SEQUENCES; i++)
     advantages[i] = (float) e->advantage[e->offsets[i + 1] - 1];
   plumb_verify_absolute (c->verify, plumb_verify_expect (c->verify, SEQUENCES, "grpo.advantages"),
@@ -152,7 +154,7 @@ replay_grpo (Curves *c, GError **error)
   ops->download (c->device->context, before, plumb_model_weights (c->model), elements * sizeof (float));
   for (int step = 0; step < STEPS; step++)
     {
-      struct plumb_policy_statistics s = { 0 };
+      struct plumb_loss_statistics s = { 0 };
       PlumbStepResult result;
       if (!plumb_trainer_accumulate (trainer, e, all, SEQUENCES, &loss, &s, error)
           || !plumb_trainer_step (trainer, step == 0 ? 0 : LEARNING_RATE, &result, &norms[step], error))

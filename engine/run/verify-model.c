@@ -226,7 +226,7 @@ sft_gradient (PlumbTrainer *trainer, const Sequences *s, double *loss, GError **
 {
   struct plumb_experience *e = experience_of (s);
   PlumbLossSpec spec = { .id = PLUMB_LOSS_SFT, .temperature = 1 };
-  struct plumb_policy_statistics statistics = { 0 };
+  struct plumb_loss_statistics statistics = { 0 };
   g_autofree int *all = g_new (int, s->sequences);
   for (int i = 0; i < s->sequences; i++)
     all[i] = i;

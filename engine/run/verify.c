@@ -154,6 +154,24 @@ plumb_verify_each_relative (PlumbVerify *self, const PlumbTensor *expected, cons
 }
 
 void
+plumb_verify_near (PlumbVerify *self, const PlumbTensor *expected, const double *values, double relative,
+                   double absolute)
+{
+  double worst = 0;
+  if (!expected)
+    return;
+  for (gsize i = 0; i < expected->count; i++)
+    {
+      double want = plumb_tensor_get (expected, i);
+      double error = fabs (values[i] - want) / (relative * fabs (want) + absolute);
+      worst = error > worst || isnan (error) ? error : worst;
+      if (isnan (worst))
+        break;
+    }
+  plumb_verify_record (self, expected->name, "of its bound", worst, 1);
+}
+
+void
 plumb_verify_integers (PlumbVerify *self, const PlumbTensor *expected, const gint32 *values)
 {
   int different = 0;

@@ -36,6 +36,9 @@ void plumb_verify_relative (PlumbVerify *verify, const PlumbTensor *expected, co
 /* Each value within bound relative to the expected one. */
 void plumb_verify_each_relative (PlumbVerify *verify, const PlumbTensor *expected, const double *values,
                                  double bound);
+/* Each value within relative |expected| + absolute. */
+void plumb_verify_near (PlumbVerify *verify, const PlumbTensor *expected, const double *values, double relative,
+                        double absolute);
 void plumb_verify_integers (PlumbVerify *verify, const PlumbTensor *expected, const gint32 *values);
 
 /* Prints the summary; TRUE if all passed and nothing of the file was left out. */
@@ -44,6 +47,10 @@ gboolean plumb_verify_finish (PlumbVerify *verify);
 /* Compares the model in `dir` with DIR/expected.safetensors, or with DIR/golden.json (and eval_nll.json, tokenizer
  * vectors are another command's); *passed tells the outcome. */
 gboolean plumb_verify_model (const char *dir, const char *device, gboolean quiet, gboolean *passed, GError **error);
+
+/* Estimators, losses, KL control, reward shaping and samplers against the stored values of `file`. */
+gboolean plumb_verify_losses (const char *file, const char *device, gboolean quiet, gboolean *passed,
+                              GError **error);
 
 /* Replays the stored curves of one algorithm ("grpo"), or of all that this engine trains, on the model. */
 gboolean plumb_verify_curves (const char *file, const char *dir, const char *device, const char *algorithm, gboolean quiet,

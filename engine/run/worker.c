@@ -9,6 +9,7 @@
 #include "engine/core/error.h"
 #include "engine/model/export.h"
 #include "engine/run/experience-message.h"
+#include "engine/run/loss-message.h"
 #include "engine/run/settings.h"
 #include "engine/run/worker.h"
 
@@ -344,36 +345,16 @@ handle_log_probs (Worker *self, GVariant *body, GError **error)
   return result;
 }
 
-static void
-read_loss (PlumbLossSpec *loss, GVariant *body)
-{
-  int id = 0, estimator = 0, aggregate = 0;
-  loss->temperature = 1;
-  g_variant_lookup (body, "loss", "i", &id);
-  g_variant_lookup (body, "temperature", "d", &loss->temperature);
-  g_variant_lookup (body, "clip-low", "d", &loss->policy.clip_low);
-  g_variant_lookup (body, "clip-high", "d", &loss->policy.clip_high);
-  g_variant_lookup (body, "kl-coefficient", "d", &loss->policy.kl_coefficient);
-  g_variant_lookup (body, "kl-estimator", "i", &estimator);
-  g_variant_lookup (body, "entropy", "d", &loss->policy.entropy);
-  g_variant_lookup (body, "aggregate", "i", &aggregate);
-  g_variant_lookup (body, "tokens", "d", &loss->denominators.tokens);
-  g_variant_lookup (body, "sequences", "d", &loss->denominators.sequences);
-  g_variant_lookup (body, "limit", "d", &loss->denominators.limit);
-  loss->id = id == PLUMB_LOSS_POLICY ? PLUMB_LOSS_POLICY : PLUMB_LOSS_SFT;
-  loss->policy.kl_estimator = estimator;
-  loss->policy.aggregate = aggregate;
-}
-
 static GVariant *
 handle_train (Worker *self, GVariant *body, GError **error)
 {
   PlumbLossSpec loss = { 0 };
-  struct plumb_policy_statistics s = { 0 };
+  struct plumb_loss_statistics s = { 0 };
   double rate = 0, norm = 0;
   PlumbStepResult result = PLUMB_STEP_DONE;
-  read_loss (&loss, body);
   g_variant_lookup (body, "learning-rate", "d", &rate);
+  if (!plumb_body_get_loss (body, &loss, error))
+    return NULL;
   struct plumb_experience *e = plumb_body_get_experience (body, error);
   if (!e)
     return NULL;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/core/error.h"
+#include "engine/train/micro-batch.h"
 #include "engine/train/pack.h"
 #include "engine/train/trainer-private.h"
 
@@ -109,94 +110,46 @@ plumb_trainer_load_master (PlumbTrainer *self, PlumbSafetensors *tensors, GError
                              tensors, error);
 }
 
-/* One micro-batch on the host: its tokens end to end, and which rows predict the tokens that count. */
-typedef struct
-{
-  int tokens, sequences, n;
-  gint32 *ids, *offsets;
-  gint32 *rows, *targets; /* (n) row of the pass and the token that it predicts */
-  int *places;            /* (n) index of that token in the micro-batch */
-  int *origins;           /* (tokens) index of each token in the experience */
-} MicroBatch;
-
-static void
-micro_batch_clear (MicroBatch *b)
-{
-  g_free (b->ids);
-  g_free (b->offsets);
-  g_free (b->rows);
-  g_free (b->targets);
-  g_free (b->places);
-  g_free (b->origins);
-}
-G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (MicroBatch, micro_batch_clear)
-
-static void
-micro_batch_fill (MicroBatch *b, const struct plumb_experience *e, const int *sequences, int n)
-{
-  int tokens = 0;
-  for (int i = 0; i < n; i++)
-    tokens += e->offsets[sequences[i] + 1] - e->offsets[sequences[i]];
-  b->sequences = n;
-  b->ids = g_new (gint32, tokens);
-  b->rows = g_new (gint32, tokens);
-  b->targets = g_new (gint32, tokens);
-  b->places = g_new (int, tokens);
-  b->origins = g_new (int, tokens);
-  b->offsets = g_new0 (gint32, n + 1);
-  for (int i = 0; i < n; i++)
-    {
-      int first = e->offsets[sequences[i]], last = e->offsets[sequences[i] + 1];
-      for (int t = first; t < last; t++)
-        {
-          int at = b->tokens++;
-          b->ids[at] = e->ids[t];
-          b->origins[at] = t;
-          if (t == first || !e->mask[t])
-            continue;
-          b->rows[b->n] = at - 1;
-          b->targets[b->n] = e->ids[t];
-          b->places[b->n++] = at;
-        }
-      b->offsets[i + 1] = b->tokens;
-    }
-}
-
-/* Forward pass and head; log_probs and entropies by row. */
+/* Forward pass and head: log-probs and entropies, or values, by row. */
 static gboolean
-micro_batch_run (PlumbTrainer *self, PlumbModel *model, const MicroBatch *b, double temperature,
-                 float *log_probs, float *entropies, GError **error)
+run_micro_batch (PlumbTrainer *self, PlumbModel *model, const PlumbMicroBatch *b, double temperature,
+                 float *outputs, float *entropies, GError **error)
 {
   PlumbPass pass = { .sequences = b->sequences, .ids = b->ids, .offsets = b->offsets };
-  return plumb_model_forward (model, self->buffers, &pass, error)
-         && plumb_model_log_probs (model, self->buffers, b->rows, b->targets, b->n, temperature, log_probs,
-                                   entropies, error);
+  if (!plumb_model_forward (model, self->buffers, &pass, error))
+    return FALSE;
+  if (!entropies)
+    return plumb_model_values (model, self->buffers, b->rows, b->n, outputs, error);
+  return plumb_model_log_probs (model, self->buffers, b->rows, b->targets, b->n, temperature, outputs, entropies,
+                                error);
 }
 
-gboolean
-plumb_trainer_log_probs (PlumbTrainer *self, PlumbModel *model, const struct plumb_experience *e,
-                         double temperature, float *log_probs, float *entropies, GError **error)
+/* Calls the head on every row of an experience: log-probs with entropies, or values where entropies is NULL; results
+ * at the tokens' places. */
+static gboolean
+run_all (PlumbTrainer *self, PlumbModel *model, const struct plumb_experience *e, double temperature,
+         gboolean last_rows, float *outputs, float *entropies, GError **error)
 {
-  memset (log_probs, 0, e->tokens * sizeof (float));
+  memset (outputs, 0, e->tokens * sizeof (float));
   if (entropies)
     memset (entropies, 0, e->tokens * sizeof (float));
-  g_autofree int *all = g_new (int, e->sequences);
+  g_autofree int *all = g_new (int, e->sequences + 1);
   for (int i = 0; i < e->sequences; i++)
     all[i] = i;
-  g_autoptr (GArray) ends = plumb_pack_in_order (e->offsets, all, e->sequences, self->budget);
-  g_autofree float *row_log_probs = g_new (float, self->budget);
-  g_autofree float *row_entropies = g_new (float, self->budget);
+  g_autoptr (GArray) ends = plumb_pack_in_order (e->offsets, all, e->sequences, 1, self->budget);
+  g_autofree float *row_outputs = g_new (float, self->budget);
+  g_autofree float *row_entropies = entropies ? g_new (float, self->budget) : NULL;
   for (guint i = 0, start = 0; i < ends->len; i++)
     {
       int end = g_array_index (ends, int, i);
-      g_auto (MicroBatch) b = { 0 };
-      micro_batch_fill (&b, e, all + start, end - (int) start);
-      if (!micro_batch_run (self, model, &b, temperature, row_log_probs, row_entropies, error))
+      g_auto (PlumbMicroBatch) b = { 0 };
+      plumb_micro_batch_fill (&b, e, all + start, end - (int) start, last_rows);
+      if (b.n > 0 && !run_micro_batch (self, model, &b, temperature, row_outputs, row_entropies, error))
         return FALSE;
       for (int r = 0; r < b.n; r++)
         {
           int origin = b.origins[b.places[r]];
-          log_probs[origin] = row_log_probs[r];
+          outputs[origin] = row_outputs[r];
           if (entropies)
             entropies[origin] = row_entropies[r];
         }
@@ -207,102 +160,75 @@ plumb_trainer_log_probs (PlumbTrainer *self, PlumbModel *model, const struct plu
   return TRUE;
 }
 
-/* The arrays that a loss reads, cut out of the experience for one micro-batch. */
-typedef struct
+gboolean
+plumb_trainer_log_probs (PlumbTrainer *self, PlumbModel *model, const struct plumb_experience *e,
+                         double temperature, float *log_probs, float *entropies, GError **error)
 {
-  guint8 *mask;
-  float *logp, *entropy, *old_logp, *reference;
-  double *advantage, *dlogp, *dentropy;
-} LossArrays;
-
-static void
-loss_arrays_clear (LossArrays *a)
-{
-  g_free (a->mask);
-  g_free (a->logp);
-  g_free (a->entropy);
-  g_free (a->old_logp);
-  g_free (a->reference);
-  g_free (a->advantage);
-  g_free (a->dlogp);
-  g_free (a->dentropy);
-}
-G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (LossArrays, loss_arrays_clear)
-
-static void
-loss_arrays_fill (LossArrays *a, const MicroBatch *b, const struct plumb_experience *e,
-                  const float *row_log_probs, const float *row_entropies)
-{
-  a->mask = g_new0 (guint8, b->tokens);
-  a->logp = g_new0 (float, b->tokens);
-  a->entropy = g_new0 (float, b->tokens);
-  a->old_logp = g_new (float, b->tokens);
-  a->reference = g_new (float, b->tokens);
-  a->advantage = g_new (double, b->tokens);
-  a->dlogp = g_new0 (double, b->tokens);
-  a->dentropy = g_new0 (double, b->tokens);
-  for (int t = 0; t < b->tokens; t++)
-    {
-      a->old_logp[t] = e->old_logp[b->origins[t]];
-      a->reference[t] = e->reference_logp[b->origins[t]];
-      a->advantage[t] = e->advantage[b->origins[t]];
-    }
-  for (int r = 0; r < b->n; r++)
-    {
-      a->mask[b->places[r]] = 1;
-      a->logp[b->places[r]] = row_log_probs[r];
-      a->entropy[b->places[r]] = row_entropies[r];
-    }
+  g_autofree float *unused = entropies ? NULL : g_new (float, e->tokens + 1);
+  return run_all (self, model, e, temperature, FALSE, log_probs, entropies ? entropies : unused, error);
 }
 
-static void
-evaluate_loss (const PlumbLossSpec *loss, const MicroBatch *b, LossArrays *a,
-               struct plumb_policy_statistics *statistics)
+gboolean
+plumb_trainer_values (PlumbTrainer *self, PlumbModel *model, const struct plumb_experience *e, gboolean last,
+                      float *values, GError **error)
 {
-  struct plumb_loss_batch batch = { b->sequences, b->offsets,  a->mask,      a->logp,
-                                    a->entropy,   a->old_logp, a->reference, a->advantage };
-  if (loss->id == PLUMB_LOSS_POLICY)
-    {
-      if (loss->policy.kl_coefficient == 0)
-        batch.reference = NULL;
-      plumb_policy_loss (&loss->policy, &loss->denominators, &batch, a->dlogp, a->dentropy, statistics);
-      return;
-    }
-  statistics->loss += plumb_sft_loss (loss->policy.aggregate, &loss->denominators, &batch, a->dlogp);
-  statistics->tokens += b->n;
-  for (int r = 0; r < b->n; r++)
-    statistics->entropy += a->entropy[b->places[r]];
+  return run_all (self, model, e, 1, last, values, NULL, error);
 }
 
 static gboolean
 accumulate_one (PlumbTrainer *self, const struct plumb_experience *e, const int *sequences, int n,
-                const PlumbLossSpec *loss, struct plumb_policy_statistics *statistics, GError **error)
+                const PlumbLossSpec *loss, struct plumb_loss_statistics *statistics, GError **error)
 {
-  g_auto (MicroBatch) b = { 0 };
-  micro_batch_fill (&b, e, sequences, n);
+  gboolean scalar = plumb_loss_is_scalar (loss->id);
+  g_auto (PlumbMicroBatch) b = { 0 };
+  plumb_micro_batch_fill (&b, e, sequences, n, plumb_loss_is_of_last (loss->id));
   if (b.n == 0)
     return TRUE;
-  g_autofree float *log_probs = g_new (float, b.n);
-  g_autofree float *entropies = g_new (float, b.n);
-  if (!micro_batch_run (self, self->model, &b, loss->temperature, log_probs, entropies, error))
+  g_autofree float *outputs = g_new (float, b.n);
+  g_autofree float *entropies = scalar ? NULL : g_new (float, b.n);
+  if (!run_micro_batch (self, self->model, &b, loss->temperature, outputs, entropies, error))
     return FALSE;
-  g_auto (LossArrays) arrays = { 0 };
-  loss_arrays_fill (&arrays, &b, e, log_probs, entropies);
-  evaluate_loss (loss, &b, &arrays, statistics);
-  for (int r = 0; r < b.n; r++)
+  plumb_micro_batch_evaluate (&b, e, loss, outputs, entropies, statistics);
+  if (scalar)
+    return plumb_model_backward_values (self->model, self->buffers, self->gradients, outputs, error);
+  return plumb_model_backward (self->model, self->buffers, self->gradients, outputs, entropies, error);
+}
+
+/* Sequences that a loss must see together, and whether they fit. */
+static gboolean
+unit_of (PlumbTrainer *self, const struct plumb_experience *e, const int *sequences, int n,
+         const PlumbLossSpec *loss, int *unit, GError **error)
+{
+  *unit = loss->id == PLUMB_LOSS_PAIR || loss->id == PLUMB_LOSS_REWARD ? 2 : 1;
+  if (n % *unit)
     {
-      log_probs[r] = (float) arrays.dlogp[b.places[r]];
-      entropies[r] = (float) arrays.dentropy[b.places[r]];
+      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "a batch of pairs has an odd number of answers");
+      return FALSE;
     }
-  return plumb_model_backward (self->model, self->buffers, self->gradients, log_probs, entropies, error);
+  for (int i = 0; i < n; i += *unit)
+    {
+      int tokens = 0;
+      for (int k = i; k < i + *unit; k++)
+        tokens += e->offsets[sequences[k] + 1] - e->offsets[sequences[k]];
+      if (tokens <= self->budget)
+        continue;
+      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED,
+                   "a sequence or pair of %d tokens is longer than the %d of train.tokens_per_micro_batch", tokens,
+                   self->budget);
+      return FALSE;
+    }
+  return TRUE;
 }
 
 gboolean
 plumb_trainer_accumulate (PlumbTrainer *self, const struct plumb_experience *e, const int *sequences, int n,
-                          const PlumbLossSpec *loss, struct plumb_policy_statistics *statistics,
+                          const PlumbLossSpec *loss, struct plumb_loss_statistics *statistics,
                           GError **error)
 {
-  g_autoptr (GArray) ends = plumb_pack_in_order (e->offsets, sequences, n, self->budget);
+  int unit;
+  if (!unit_of (self, e, sequences, n, loss, &unit, error))
+    return FALSE;
+  g_autoptr (GArray) ends = plumb_pack_in_order (e->offsets, sequences, n, unit, self->budget);
   for (guint i = 0, start = 0; i < ends->len; i++)
     {
       int end = g_array_index (ends, int, i);

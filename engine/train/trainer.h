@@ -2,7 +2,9 @@
 #pragma once
 
 #include "engine/algo/experience.h"
-#include "engine/algo/loss.h"
+#include "engine/algo/policy-loss.h"
+#include "engine/algo/preference-loss.h"
+#include "engine/algo/value-loss.h"
 #include "engine/model/decoder.h"
 
 G_BEGIN_DECLS
@@ -19,13 +21,23 @@ typedef enum
 {
   PLUMB_LOSS_SFT,
   PLUMB_LOSS_POLICY,
+  PLUMB_LOSS_VALUE,  /* of a critic */
+  PLUMB_LOSS_PAIR,   /* DPO and its kin: sequences 2i and 2i + 1 are a pair */
+  PLUMB_LOSS_KTO,
+  PLUMB_LOSS_REWARD, /* of a reward model: pairs */
+  PLUMB_N_LOSSES,
 } PlumbLossId;
 
 typedef struct
 {
   PlumbLossId id;
-  double temperature; /* of the distribution whose log-probs are trained */
-  struct plumb_policy_options policy;
+  double temperature;                 /* of the distribution whose log-probs are trained */
+  struct plumb_policy_options policy; /* its aggregate is also that of SFT */
+  struct plumb_value_options value;
+  struct plumb_pair_options pair;
+  struct plumb_kto_options kto;
+  enum plumb_reward_loss reward;
+  int reward_margin;                       /* use the pairs' margins */
   struct plumb_denominators denominators; /* of the whole optimizer step */
 } PlumbLossSpec;
 
@@ -58,11 +70,17 @@ gboolean plumb_trainer_log_probs (PlumbTrainer *trainer, PlumbModel *model,
                                   const struct plumb_experience *experience, double temperature,
                                   float *log_probs, float *entropies, GError **error);
 
+/* Values of every token with mask 1 by a model with a score head, at their places (N); or, with `last`, the score of
+ * each sequence at the place of its last token. Others are 0. */
+gboolean plumb_trainer_values (PlumbTrainer *trainer, PlumbModel *model,
+                               const struct plumb_experience *experience, gboolean last, float *values,
+                               GError **error);
+
 /* Adds the gradient of the loss over `sequences` (n indices) of the experience; the loss and its
  * statistics are added to *statistics. */
 gboolean plumb_trainer_accumulate (PlumbTrainer *trainer, const struct plumb_experience *experience,
                                    const int *sequences, int n, const PlumbLossSpec *loss,
-                                   struct plumb_policy_statistics *statistics, GError **error);
+                                   struct plumb_loss_statistics *statistics, GError **error);
 
 typedef enum
 {

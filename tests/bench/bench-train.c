@@ -135,7 +135,7 @@ main (int argc, char **argv)
   plumb_denominators_add (&loss.denominators, e->sequences, e->offsets, e->mask);
   for (int round = -1; round < rounds; round++)
     {
-      struct plumb_policy_statistics statistics = { 0 };
+      struct plumb_loss_statistics statistics = { 0 };
       PlumbStepResult result;
       double norm, start = now_seconds (), middle;
       if (!trainer || !plumb_trainer_accumulate (trainer, e, all, sequences, &loss, &statistics, &error))

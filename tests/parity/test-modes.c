@@ -110,7 +110,7 @@ test_packing (void)
 
 static float *
 gradients (Opened *o, int budget, struct plumb_experience *e, const PlumbLossSpec *loss,
-           struct plumb_policy_statistics *statistics)
+           struct plumb_loss_statistics *statistics)
 {
   g_autoptr (GError) error = NULL;
   g_autoptr (PlumbTrainer) trainer = new_trainer (o, budget);
@@ -133,7 +133,7 @@ check_split (const char *name, const PlumbLossSpec *given)
   open_model (&o, name, DEV_F32);
   struct plumb_experience *e = make_experience (o.model->config->vocabulary);
   PlumbLossSpec loss = *given;
-  struct plumb_policy_statistics whole = { 0 }, parts = { 0 };
+  struct plumb_loss_statistics whole = { 0 }, parts = { 0 };
   plumb_denominators_add (&loss.denominators, e->sequences, e->offsets, e->mask);
   log_probs (&o, 4096, e, e->old_logp, NULL);
   for (int t = 0; t < e->tokens; t++)
