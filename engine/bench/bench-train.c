@@ -47,7 +47,7 @@ static gboolean
 train_step (PlumbTrainer *trainer, const struct plumb_experience *e, const int *all, double seconds[2], GError **error)
 {
   PlumbLossSpec loss = { .id = PLUMB_LOSS_SFT, .temperature = 1 };
-  struct plumb_policy_statistics statistics = { 0 };
+  struct plumb_loss_statistics statistics = { 0 };
   PlumbStepResult result;
   double norm, start = plumb_bench_now ();
   plumb_denominators_add (&loss.denominators, e->sequences, e->offsets, e->mask);

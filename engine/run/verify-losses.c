@@ -60,9 +60,14 @@ static void
 take_bytes (PlumbVerify *verify, guint8 *to, gsize n, const char *key)
 {
   g_autofree double *values = g_new (double, n);
+  int others = 0;
   take (verify, values, n, key);
   for (gsize i = 0; i < n; i++)
-    to[i] = values[i] != 0;
+    {
+      to[i] = values[i] != 0;
+      others += values[i] != 0 && values[i] != 1;
+    }
+  plumb_verify_record (verify, key, "not 0 or 1", others, 0);
 }
 
 static void
@@ -84,10 +89,12 @@ static void
 stored_read (Stored *s)
 {
   PlumbVerify *v = s->verify;
-  g_autofree double *lengths = g_new (double, ROWS);
+  gint32 lengths[ROWS] = { 0 };
   take_bytes (v, s->mask, TOKENS, "mask");
   take_bytes (v, s->holes, TOKENS, "holes.mask");
-  take (v, lengths, ROWS, "lengths");
+  for (int t = 0; t < TOKENS; t++)
+    lengths[t / COLUMNS] += s->mask[t];
+  plumb_verify_integers (v, plumb_verify_expect (v, ROWS, "lengths"), lengths);
   take (v, s->log_probs, TOKENS, "log_probs");
   take (v, s->old, TOKENS, "old_log_probs");
   take (v, s->rollout, TOKENS, "rollout_log_probs");

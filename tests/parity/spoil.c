@@ -17,6 +17,8 @@ change_one (PlumbTensorOut *out, gsize count, void *data, Spoil spoil)
     ((gint32 *) data)[i] += 1;
   else if (out->type == PLUMB_TENSOR_I64)
     ((gint64 *) data)[i] += 1;
+  else if (out->type == PLUMB_TENSOR_F64)
+    ((double *) data)[i] = spoil == SPOIL_NAN ? NAN : ((double *) data)[i] + 10;
   else
     {
       g_assert_cmpint (out->type, ==, PLUMB_TENSOR_F32);

@@ -134,6 +134,30 @@ test_curves (Engine *engine, gconstpointer data)
   g_assert_cmpint (engine_call (engine, "verify curves " CURVES), ==, 2);
 }
 
+/* Every key of the losses, one after the other in each of three ways: a value far off its place, a NaN, gone. */
+static void
+test_losses (Engine *engine, gconstpointer data)
+{
+  static const Spoil ways[] = { SPOIL_VALUE, SPOIL_NAN, SPOIL_MISSING };
+  g_autofree char *from = g_build_filename (g_getenv ("PLUMB_TEST_FIXTURES"), "losses.safetensors", NULL);
+  g_autofree char *to = engine_path (engine, "losses.safetensors");
+  g_autoptr (PlumbSafetensors) tensors = plumb_safetensors_open (from, NULL);
+  GPtrArray *list = plumb_safetensors_list (tensors);
+  if (engine_call (engine, "verify losses $FIXTURES/losses.safetensors") != 0)
+    g_error ("%s%s", engine->out, engine->err);
+  assert_has (engine->out, "compared 145 of 145 keys");
+  for (guint i = 0; i < list->len; i++)
+    {
+      const PlumbTensor *tensor = g_ptr_array_index (list, i);
+      /* This loss is so great, e^20, that the change lies within its bound. */
+      gboolean huge = g_str_equal (tensor->name, "extreme.ppo.loss");
+      Spoil way = ways[(i + huge) % G_N_ELEMENTS (ways)];
+      spoil_file (from, to, tensor->name, way);
+      if (engine_call (engine, "verify losses losses.safetensors") != 1)
+        g_error ("change %d of %s is not found: %s", (int) way, tensor->name, engine->out);
+    }
+}
+
 /* Real models, where there are some: their golden values, and that a change of these is found. */
 static void
 check_golden (Engine *engine, const char *name)
@@ -187,6 +211,7 @@ main (int argc, char **argv)
   ENGINE_TEST ("/verify/spoiled", test_spoiled);
   ENGINE_TEST ("/verify/every-key", test_every_key);
   ENGINE_TEST ("/verify/every-reward-key", test_every_reward_key);
+  ENGINE_TEST ("/verify/losses", test_losses);
   ENGINE_TEST ("/verify/curves", test_curves);
   ENGINE_TEST ("/verify/golden/stories260K", test_stories);
   ENGINE_TEST ("/verify/golden/babyllama361", test_babyllama);
