@@ -481,7 +481,7 @@ plumb_text_case (PlumbEval *e, const PlumbValue *text, char how)
       if (upper && u == 0xdf)
         g_string_append (result, how == 'u' ? "SS" : "Ss");
       else
-        g_string_append_unichar (result, !upper       ? g_unichar_tolower (u)
+        g_string_append_unichar (result, !upper       ? plumb_char_lower (u)
                                          : how == 'u' ? g_unichar_toupper (u)
                                                       : g_unichar_totitle (u));
       inside = how == 't' ? g_unichar_isalpha (u) : TRUE;

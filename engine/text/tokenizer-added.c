@@ -148,17 +148,6 @@ plumb_added_tokens_clear (PlumbAddedTokens *added)
 }
 
 static gboolean
-is_word (gunichar c)
-{
-  PlumbCharClass class = plumb_char_class (c);
-
-  return class == PLUMB_CLASS_LETTER || c == '_' || g_unichar_ismark (c)
-         || g_unichar_type (c) == G_UNICODE_DECIMAL_NUMBER
-         || g_unichar_type (c) == G_UNICODE_LETTER_NUMBER
-         || g_unichar_type (c) == G_UNICODE_CONNECT_PUNCTUATION;
-}
-
-static gboolean
 is_space_at (const char *text, gsize length, gsize at)
 {
   gsize size;
@@ -180,8 +169,8 @@ stands_alone (const char *text, gsize length, gsize start, gsize end)
 {
   gsize size;
 
-  return !(start > 0 && is_word (plumb_char_at (text + previous (text, start), &size)))
-         && !(end < length && is_word (plumb_char_at (text + end, &size)));
+  return !(start > 0 && plumb_char_is_word (plumb_char_at (text + previous (text, start), &size)))
+         && !(end < length && plumb_char_is_word (plumb_char_at (text + end, &size)));
 }
 
 /* The next place at which a token may start, or `length`. */

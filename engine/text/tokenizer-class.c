@@ -56,6 +56,29 @@ plumb_char_class (gunichar c)
   return c < TABLE ? class_table ()[c] : find_class (c);
 }
 
+gboolean
+plumb_char_is_word (gunichar c)
+{
+  switch (g_unichar_type (c))
+    {
+    case G_UNICODE_DECIMAL_NUMBER:
+    case G_UNICODE_LETTER_NUMBER:
+    case G_UNICODE_CONNECT_PUNCTUATION:
+      return TRUE;
+    default:
+      return plumb_char_class (c) == PLUMB_CLASS_LETTER || g_unichar_ismark (c)
+             || (c >= 0x24b6 && c <= 0x24e9) || c == 0x200c || c == 0x200d;
+    }
+}
+
+gunichar
+plumb_char_lower (gunichar c)
+{
+  if (c >= 0x2160 && c <= 0x216f)
+    return c + 16;
+  return c >= 0x24b6 && c <= 0x24cf ? c + 26 : g_unichar_tolower (c);
+}
+
 gsize
 plumb_char_size (char first)
 {

@@ -353,11 +353,11 @@ map_characters (const GString *text, PlumbPreKind kind)
           if (c == 0x130)
             g_string_append (result, "i\xcc\x87");
           else
-            g_string_append_unichar (result, g_unichar_tolower (c));
+            g_string_append_unichar (result, plumb_char_lower (c));
         }
       else if (kind == PRE_STRIP_ACCENTS)
         {
-          if (g_unichar_type (c) != G_UNICODE_NON_SPACING_MARK)
+          if (!g_unichar_ismark (c))
             g_string_append_len (result, text->str + at, size);
         }
       else if (is_nmt_blank (c))
@@ -399,6 +399,9 @@ squeeze (const GString *text)
         blank = FALSE;
         g_string_append_c (result, text->str[at]);
       }
+  /* Marks at the end are blanks too. */
+  while (g_str_has_suffix (result->str, " ") || g_str_has_suffix (result->str, "\xe2\x96\x81"))
+    g_string_truncate (result, result->len - (result->str[result->len - 1] == ' ' ? 1 : 3));
   return result;
 }
 

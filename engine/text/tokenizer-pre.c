@@ -318,12 +318,7 @@ kind_of (const PlumbPreStep *step, gunichar c)
     return 0;
   if (!step->words)
     return 1;
-  return class == PLUMB_CLASS_LETTER || c == '_' || g_unichar_ismark (c)
-                 || g_unichar_type (c) == G_UNICODE_DECIMAL_NUMBER
-                 || g_unichar_type (c) == G_UNICODE_LETTER_NUMBER
-                 || g_unichar_type (c) == G_UNICODE_CONNECT_PUNCTUATION
-             ? 1
-             : 2;
+  return plumb_char_is_word (c) ? 1 : 2;
 }
 
 static void

@@ -21,6 +21,10 @@ typedef enum
 } PlumbCharClass;
 
 PlumbCharClass plumb_char_class (gunichar c);
+/* \w: letters, marks, decimal digits, connectors, joiners. */
+gboolean plumb_char_is_word (gunichar c);
+/* g_unichar_tolower() leaves Roman numerals and letters in circles as they are. */
+gunichar plumb_char_lower (gunichar c);
 /* The character at `text`, which is valid UTF-8 and may be a NUL; *size gets its bytes. */
 gunichar plumb_char_at (const char *text, gsize *size);
 /* Bytes of the character that starts with this one. */

@@ -293,29 +293,20 @@ use_bpe (PlumbTokenizer *tokenizer, const Model *model)
       plumb_bpe_set_unused (tokenizer->bpe, id);
 }
 
-/* A piece that the user defined always wins over those of the same stretch. */
 static void
 use_unigram (PlumbTokenizer *tokenizer, const Model *model)
 {
   guint n = model->scores->len;
   g_autofree float *scores = g_new (float, n);
-  float least = INFINITY, most = -INFINITY;
+  float least = INFINITY;
 
-  for (guint id = 0; id < n; id++)
-    if (kind_of (model, id) == PIECE_NORMAL)
-      {
-        least = MIN (least, g_array_index (model->scores, float, id));
-        most = MAX (most, g_array_index (model->scores, float, id));
-      }
   for (guint id = 0; id < n; id++)
     {
-      gsize length;
-
-      plumb_vocab_token (tokenizer->vocab, id, &length);
-      scores[id] = kind_of (model, id) == PIECE_NORMAL ? g_array_index (model->scores, float, id)
-                   : kind_of (model, id) == PIECE_USER_DEFINED && isfinite (most)
-                       ? (float)length * most - 0.1f
-                       : NAN;
+      scores[id] = NAN;
+      if (kind_of (model, id) != PIECE_NORMAL)
+        continue;
+      scores[id] = g_array_index (model->scores, float, id);
+      least = MIN (least, scores[id]);
     }
   tokenizer->unigram = plumb_unigram_new (tokenizer->vocab);
   plumb_unigram_set_scores (tokenizer->unigram, scores, isfinite (least) ? least : 0,
@@ -361,6 +352,7 @@ add_decoder (PlumbTokenizer *tokenizer, const Model *model)
   plumb_decoder_add_metaspace (tokenizer->decoder, MARK, model->dummy_prefix);
 }
 
+/* A piece that the user defined is always one token, wherever it stands. */
 static void
 add_tokens (PlumbTokenizer *tokenizer, const Model *model)
 {
@@ -370,7 +362,7 @@ add_tokens (PlumbTokenizer *tokenizer, const Model *model)
       PlumbAddedToken token = { .id = id };
 
       if (kind != PIECE_CONTROL && kind != PIECE_UNKNOWN
-          && !(kind == PIECE_USER_DEFINED && tokenizer->bpe != NULL))
+          && kind != PIECE_USER_DEFINED)
         continue;
       token.special = kind != PIECE_USER_DEFINED;
       token.normalized = token.fixed = !token.special;
