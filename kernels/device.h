@@ -182,10 +182,11 @@ struct dev_ops
   void (*download_later) (struct dev_context *, void *host_to, const void *from, size_t bytes);
   void *(*host_allocate) (struct dev_context *, size_t bytes);
   void (*host_free) (struct dev_context *, void *host_memory);
-  /* mark_set moves a mark to the end of the queue, mark_wait waits until the queue has passed it. */
+  /* mark_set moves a mark to the end of the queue; mark_wait waits until the queue has passed it and returns the
+   * sticky status. */
   struct dev_mark *(*mark_new) (struct dev_context *);
   void (*mark_set) (struct dev_context *, struct dev_mark *);
-  void (*mark_wait) (struct dev_context *, struct dev_mark *);
+  int (*mark_wait) (struct dev_context *, struct dev_mark *);
   void (*mark_free) (struct dev_mark *);
   void (*copy) (struct dev_context *, void *to, const void *from, size_t bytes);
   void (*zero) (struct dev_context *, void *to, size_t bytes);

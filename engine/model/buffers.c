@@ -45,10 +45,22 @@ cut_gradient (PlumbGradientBuffers *g, PlumbCutter *cutter, const PlumbModelConf
   g->draw = plumb_cut (cutter, t * (q + 2 * kv) * size);
 }
 
+/* Most bytes of the description of a pass: ids, positions, slots and sources of tokens; offsets, contexts and pages of
+ * sequences; rows, random counters and bans of what is sampled. */
+static gsize
+description_bytes (const PlumbBufferPlan *plan)
+{
+  gsize t = (gsize) plan->tokens, s = (gsize) plan->sequences;
+  gsize head = (gsize) (plan->head_rows ? plan->head_rows : plan->tokens);
+  return 4 * dev_align (t * sizeof (gint32)) + dev_align ((s + 1) * sizeof (gint32)) + dev_align (s * sizeof (gint32))
+         + dev_align (s * (gsize) plan->table_stride * sizeof (gint32)) + dev_align (head * sizeof (gint32))
+         + dev_align (head * sizeof (struct dev_random)) + dev_align (head);
+}
+
 static void
 cut_buffers (PlumbBuffers *b, PlumbCutter *cutter, const PlumbModelConfig *c, enum dev_type type)
 {
-  gsize t = (gsize) b->plan.tokens, s = (gsize) b->plan.sequences, size = dev_type_size (type);
+  gsize t = (gsize) b->plan.tokens, size = dev_type_size (type);
   gsize head = (gsize) (b->plan.head_rows ? b->plan.head_rows : b->plan.tokens), width = c->width;
   for (int i = 0; i < b->blocks; i++)
     cut_block (&b->block[i], cutter, c, type, t);
@@ -63,17 +75,12 @@ cut_buffers (PlumbBuffers *b, PlumbCutter *cutter, const PlumbModelConfig *c, en
   float **floats[] = { &b->log_probs, &b->entropies, &b->lse, &b->dlog_probs, &b->dentropies };
   for (gsize i = 0; i < G_N_ELEMENTS (floats); i++)
     *floats[i] = plumb_cut (cutter, head * sizeof (float));
-  gint32 **by_token[] = { &b->ids, &b->positions, &b->slots };
-  for (gsize i = 0; i < G_N_ELEMENTS (by_token); i++)
-    *by_token[i] = plumb_cut (cutter, t * sizeof (gint32));
-  b->offsets = plumb_cut (cutter, (s + 1) * sizeof (gint32));
-  b->contexts = plumb_cut (cutter, s * sizeof (gint32));
-  b->pages = plumb_cut (cutter, s * (gsize) b->plan.table_stride * sizeof (gint32));
+  b->description = plumb_cut (cutter, description_bytes (&b->plan));
   b->rows = plumb_cut (cutter, head * sizeof (gint32));
   b->targets = plumb_cut (cutter, head * sizeof (gint32));
   b->forbidden = plumb_cut (cutter, PLUMB_MAX_FORBIDDEN * sizeof (gint32));
-  b->ban = plumb_cut (cutter, head);
-  b->random = plumb_cut (cutter, head * sizeof (struct dev_random));
+  b->tokens = plumb_cut (cutter, head * sizeof (gint32));
+  b->token_log_probs = plumb_cut (cutter, head * sizeof (float));
 }
 
 static PlumbBuffers *
@@ -107,6 +114,7 @@ plumb_buffers_new (PlumbModel *model, const PlumbBufferPlan *plan, GError **erro
     return NULL;
   PlumbCutter cutter = { model->device->ops->arena_base (buffers->arena), 0 };
   cut_buffers (buffers, &cutter, model->config, model->type);
+  buffers->host_description = g_malloc0 (description_bytes (plan));
   return g_steal_pointer (&buffers);
 }
 
@@ -118,5 +126,6 @@ plumb_buffers_free (PlumbBuffers *buffers)
   if (buffers->device)
     buffers->device->ops->arena_free (buffers->arena);
   g_free (buffers->block);
+  g_free (buffers->host_description);
   g_free (buffers);
 }

@@ -45,9 +45,14 @@ struct _PlumbBuffers
   void *head_in, *head_dx; /* (head rows, W) */
   float *log_probs, *entropies, *lse; /* (head rows) */
   float *dlog_probs, *dentropies;
-  gint32 *ids, *positions, *offsets, *contexts, *slots, *pages, *rows, *targets, *forbidden; /* device copies */
-  guint8 *ban;
-  struct dev_random *random;
+  gint32 *ids; /* of the last pass, in its description */
+  gint32 *rows, *targets, *forbidden; /* device copies */
+  int n_forbidden;
+  gint32 *tokens;         /* (head rows) sampled by the last queued pass; their log-probs follow */
+  float *token_log_probs;
+  char *description;      /* what a pass is over: everything that the host tells, sent in one piece */
+  char *host_description; /* (description_bytes) */
+  gsize described;        /* bytes of it in use */
   struct dev_batch batch;   /* of the last forward pass */
   int head_count;           /* rows of the last head call */
   float temperature;        /* of the last plumb_model_log_probs */

@@ -109,12 +109,35 @@ gboolean plumb_model_logits (PlumbModel *model, PlumbBuffers *buffers, const gin
                              float *logits, GError **error);
 #define PLUMB_MAX_FORBIDDEN 64
 
-/* Samples a token for each of rows (n); see dev_ops.head_sample. At most PLUMB_MAX_FORBIDDEN ids are
- * forbidden. */
-gboolean plumb_model_sample (PlumbModel *model, PlumbBuffers *buffers, const gint32 *rows, int n,
-                             double temperature, guint64 seed, const struct dev_random *random,
-                             const gint32 *forbidden, int n_forbidden, const guint8 *ban, gint32 *tokens,
-                             float *log_probs, GError **error);
+/* Ids that sampled rows with ban[i] != 0 do not get; at most PLUMB_MAX_FORBIDDEN. */
+void plumb_model_forbid (PlumbBuffers *buffers, const gint32 *ids, int n);
+
+/* Which tokens a queued pass samples; host arrays. */
+typedef struct
+{
+  const gint32 *source; /* (tokens of the pass) row of the queued pass before whose token is the id; -1: known */
+  const gint32 *rows;   /* (n) rows of the pass to sample after */
+  const struct dev_random *random; /* (n) */
+  const guint8 *ban;               /* (n) */
+  int n;
+  double temperature;
+  guint64 seed;
+} PlumbWanted;
+
+/* A pass that is queued again and again with equal sizes: recorded when it comes a second time. */
+typedef struct
+{
+  struct dev_graph *graph;
+  int passes; /* queued without being recorded */
+} PlumbRecording;
+
+/* Queues a paged pass and the sampling after it, without waiting. `host_sampled`, memory of dev_ops.host_allocate of
+ * plumb_sampled_bytes, gets the tokens, and the log-probs plumb_sampled_stride behind them. With a recording (NULL: none)
+ * the sizes and the sampling must always be the same. */
+gboolean plumb_model_queue (PlumbModel *model, PlumbBuffers *buffers, const PlumbPass *pass,
+                            const PlumbWanted *ask, PlumbRecording *recording, void *host_sampled, GError **error);
+gsize plumb_sampled_bytes (const PlumbBuffers *buffers);
+gsize plumb_sampled_stride (const PlumbBuffers *buffers);
 /* Values of rows (n) by the score head. */
 gboolean plumb_model_values (PlumbModel *model, PlumbBuffers *buffers, const gint32 *rows, int n,
                              float *values, GError **error);

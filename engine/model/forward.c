@@ -7,6 +7,7 @@
 #include "config.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "engine/core/error.h"
 #include "engine/model/buffers.h"
@@ -36,6 +37,31 @@ static void
 upload (PlumbBuffers *b, gint32 *to, const gint32 *from, gsize n)
 {
   b->device->ops->upload (b->device->context, to, from, n * sizeof (gint32));
+}
+
+/* Room for `bytes` in the description of a pass: sets the device pointer and returns where the host writes it. The
+ * places depend on the sizes of the pass alone, so that a recorded pass finds them again. */
+static void *
+describe (PlumbBuffers *b, gsize bytes, void *device_pointer)
+{
+  char *device = b->description + b->described;
+  memcpy (device_pointer, &device, sizeof device);
+  void *host = b->host_description + b->described;
+  b->described += dev_align (bytes);
+  return host;
+}
+
+static void *
+describe_copy (PlumbBuffers *b, const void *from, gsize bytes, void *device_pointer)
+{
+  return memcpy (describe (b, bytes, device_pointer), from, bytes);
+}
+
+/* Sends the description in one piece. */
+static void
+send_description (PlumbBuffers *b)
+{
+  b->device->ops->upload (b->device->context, b->description, b->host_description, b->described);
 }
 
 static gboolean
@@ -71,14 +97,15 @@ check_pass (const PlumbModel *model, const PlumbBuffers *b, const PlumbPass *pas
   return TRUE;
 }
 
-/* Puts the description of the pass on the device. */
+/* Describes the pass for the device. */
 static void
 set_batch (PlumbBuffers *b, const PlumbPass *pass)
 {
-  int tokens = pass->offsets[pass->sequences];
-  g_autofree gint32 *positions = g_new (gint32, tokens);
-  g_autofree gint32 *contexts = g_new (gint32, pass->sequences);
-  int longest = 0;
+  int tokens = pass->offsets[pass->sequences], longest = 0;
+  b->described = 0;
+  b->batch = (struct dev_batch){ .tokens = tokens, .sequences = pass->sequences };
+  gint32 *positions = describe (b, tokens * sizeof (gint32), &b->batch.positions);
+  gint32 *contexts = describe (b, pass->sequences * sizeof (gint32), &b->batch.contexts);
   for (int s = 0; s < pass->sequences; s++)
     {
       int length = pass->offsets[s + 1] - pass->offsets[s];
@@ -87,22 +114,14 @@ set_batch (PlumbBuffers *b, const PlumbPass *pass)
       for (int i = 0; i < length; i++)
         positions[pass->offsets[s] + i] = contexts[s] - length + i;
     }
-  upload (b, b->ids, pass->ids, tokens);
-  upload (b, b->positions, positions, tokens);
-  upload (b, b->offsets, pass->offsets, pass->sequences + 1);
-  upload (b, b->contexts, contexts, pass->sequences);
-  b->batch = (struct dev_batch){ .tokens = tokens,
-                                 .sequences = pass->sequences,
-                                 .max_context = longest,
-                                 .positions = b->positions,
-                                 .query_offsets = b->offsets,
-                                 .contexts = b->contexts };
+  describe_copy (b, pass->ids, tokens * sizeof (gint32), &b->ids);
+  describe_copy (b, pass->offsets, (pass->sequences + 1) * sizeof (gint32), &b->batch.query_offsets);
+  b->batch.max_context = longest;
   if (!pass->kv)
     return;
-  upload (b, b->slots, pass->slots, tokens);
-  upload (b, b->pages, pass->pages, (gsize) pass->sequences * pass->table_stride);
-  b->batch.slots = b->slots;
-  b->batch.block_table = b->pages;
+  describe_copy (b, pass->slots, tokens * sizeof (gint32), &b->batch.slots);
+  describe_copy (b, pass->pages, (gsize) pass->sequences * pass->table_stride * sizeof (gint32),
+                 &b->batch.block_table);
   b->batch.table_stride = pass->table_stride;
   b->batch.page_tokens = pass->page_tokens;
 }
@@ -133,14 +152,12 @@ block_forward (PlumbModel *model, PlumbBuffers *b, int i, const float *x, const 
   ops->linear_forward (context, b->delta, a->act, &w->down, t, model->type);
 }
 
-gboolean
-plumb_model_forward (PlumbModel *model, PlumbBuffers *b, const PlumbPass *pass, GError **error)
+/* From the ids of the described pass to the hidden rows. */
+static void
+run_blocks (PlumbModel *model, PlumbBuffers *b, const struct dev_kv *kv)
 {
   const struct dev_ops *ops = model->device->ops;
   struct dev_context *context = model->device->context;
-  if (!check_pass (model, b, pass, error))
-    return FALSE;
-  set_batch (b, pass);
   int t = b->batch.tokens, width = model->config->width;
   /* The stream enters through the first block's own buffer, which its norm then overwrites in place. */
   float *x = b->block[0].sum1;
@@ -148,25 +165,41 @@ plumb_model_forward (PlumbModel *model, PlumbBuffers *b, const PlumbPass *pass, 
   const void *delta = NULL;
   for (int i = 0; i < model->config->layers; i++)
     {
-      block_forward (model, b, i, x, delta, pass->kv ? &pass->kv[i] : &b->block[i % b->blocks].kv);
+      block_forward (model, b, i, x, delta, kv ? &kv[i] : &b->block[i % b->blocks].kv);
       x = b->block[i % b->blocks].sum2;
       delta = b->delta;
     }
   ops->add_norm_forward (context, b->sum_final, b->hidden, b->rstd_final, x, delta, model->final_norm,
                          (float) model->config->norm_eps, t, width, model->type);
+}
+
+gboolean
+plumb_model_forward (PlumbModel *model, PlumbBuffers *b, const PlumbPass *pass, GError **error)
+{
+  if (!check_pass (model, b, pass, error))
+    return FALSE;
+  set_batch (b, pass);
+  send_description (b);
+  run_blocks (model, b, pass->kv);
   return plumb_device_check (model->device, error);
+}
+
+static gboolean
+check_rows (const PlumbBuffers *b, int n, GError **error)
+{
+  int most = b->plan.head_rows ? b->plan.head_rows : b->plan.tokens;
+  if (n <= most)
+    return TRUE;
+  g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "%d rows for a head planned for %d", n, most);
+  return FALSE;
 }
 
 /* Collects the hidden rows that the head works on. */
 static gboolean
 take_rows (PlumbModel *model, PlumbBuffers *b, const gint32 *rows, int n, GError **error)
 {
-  int most = b->plan.head_rows ? b->plan.head_rows : b->plan.tokens;
-  if (n > most)
-    {
-      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "%d rows for a head planned for %d", n, most);
-      return FALSE;
-    }
+  if (!check_rows (b, n, error))
+    return FALSE;
   upload (b, b->rows, rows, n);
   model->device->ops->gather_rows (model->device->context, b->head_in, b->hidden, b->rows, n,
                                    model->config->width, model->type);
@@ -210,26 +243,78 @@ plumb_model_logits (PlumbModel *model, PlumbBuffers *b, const gint32 *rows, int 
   return plumb_device_check (model->device, error);
 }
 
-gboolean
-plumb_model_sample (PlumbModel *model, PlumbBuffers *b, const gint32 *rows, int n, double temperature,
-                    guint64 seed, const struct dev_random *random, const gint32 *forbidden,
-                    int n_forbidden, const guint8 *ban, gint32 *tokens, float *log_probs, GError **error)
+void
+plumb_model_forbid (PlumbBuffers *b, const gint32 *ids, int n)
+{
+  b->n_forbidden = MIN (n, PLUMB_MAX_FORBIDDEN);
+  upload (b, b->forbidden, ids, b->n_forbidden);
+}
+
+/* What the description of a sampled pass holds beside the batch. */
+typedef struct
+{
+  gint32 *source, *rows;
+  struct dev_random *random;
+  guint8 *ban;
+} AskPlaces;
+
+static void
+run_sampled_pass (PlumbModel *model, PlumbBuffers *b, const PlumbPass *pass, const PlumbWanted *ask,
+                  const AskPlaces *places)
 {
   const struct dev_ops *ops = model->device->ops;
   struct dev_context *context = model->device->context;
-  if (!take_rows (model, b, rows, n, error))
+  ops->take_tokens (context, b->ids, b->tokens, places->source, b->batch.tokens);
+  run_blocks (model, b, pass->kv);
+  if (ask->n == 0)
+    return;
+  ops->gather_rows (context, b->head_in, b->hidden, places->rows, ask->n, model->config->width, model->type);
+  ops->head_sample (context, b->tokens, b->token_log_probs, b->head_in, &model->head, (float) ask->temperature,
+                    ask->seed, places->random, b->forbidden, b->n_forbidden, places->ban, ask->n, model->type);
+}
+
+gboolean
+plumb_model_queue (PlumbModel *model, PlumbBuffers *b, const PlumbPass *pass, const PlumbWanted *ask,
+                   PlumbRecording *recording, void *host_sampled, GError **error)
+{
+  const struct dev_ops *ops = model->device->ops;
+  struct dev_context *context = model->device->context;
+  AskPlaces places;
+  if (!check_pass (model, b, pass, error) || !check_rows (b, ask->n, error))
     return FALSE;
-  if (random)
-    ops->upload (context, b->random, random, n * sizeof *random);
-  if (ban)
-    ops->upload (context, b->ban, ban, n);
-  n_forbidden = MIN (n_forbidden, PLUMB_MAX_FORBIDDEN);
-  upload (b, b->forbidden, forbidden, n_forbidden);
-  ops->head_sample (context, b->targets, b->log_probs, b->head_in, &model->head, (float) temperature, seed,
-                    b->random, b->forbidden, n_forbidden, ban ? b->ban : NULL, n, model->type);
-  ops->download (context, tokens, b->targets, n * sizeof (gint32));
-  ops->download (context, log_probs, b->log_probs, n * sizeof (float));
-  return plumb_device_check (model->device, error);
+  set_batch (b, pass);
+  describe_copy (b, ask->source, b->batch.tokens * sizeof (gint32), &places.source);
+  describe_copy (b, ask->rows, ask->n * sizeof (gint32), &places.rows);
+  describe_copy (b, ask->random, ask->n * sizeof *ask->random, &places.random);
+  describe_copy (b, ask->ban, ask->n, &places.ban);
+  send_description (b);
+  if (recording)
+    b->batch.max_context = pass->table_stride * pass->page_tokens; /* whatever the lengths will be */
+  if (recording && recording->graph)
+    ops->replay (context, recording->graph);
+  else if (recording && recording->passes++ > 0)
+    {
+      ops->record_begin (context);
+      run_sampled_pass (model, b, pass, ask, &places);
+      recording->graph = ops->record_end (context);
+    }
+  else
+    run_sampled_pass (model, b, pass, ask, &places);
+  ops->download_later (context, host_sampled, b->tokens, plumb_sampled_bytes (b));
+  return TRUE;
+}
+
+gsize
+plumb_sampled_bytes (const PlumbBuffers *b)
+{
+  return 2 * plumb_sampled_stride (b);
+}
+
+gsize
+plumb_sampled_stride (const PlumbBuffers *b)
+{
+  gsize most = (gsize) (b->plan.head_rows ? b->plan.head_rows : b->plan.tokens);
+  return dev_align (most * sizeof (gint32));
 }
 
 gboolean

@@ -2,7 +2,11 @@
 
 /* The scheduler of generation. A pass holds one token of every running sample and chunks of the prompts being
  * prefilled. A prompt is admitted only when the pages of its samples at full length are free, so nothing
- * is ever preempted. */
+ * is ever preempted.
+ *
+ * On a device that works beside the host the next pass is queued before the tokens of the last are known: they stay on
+ * the device, and the host learns them one pass late. A sample that met a stop token meanwhile has then computed one
+ * token too many, which is dropped. Passes of decoded tokens alone are recorded for a ladder of sizes and replayed. */
 
 #define G_LOG_DOMAIN "plumbline"
 
@@ -12,6 +16,7 @@
 
 #include "engine/core/error.h"
 #include "engine/rollout/kv-pages.h"
+#include "engine/rollout/pass.h"
 #include "engine/rollout/rollout.h"
 
 #define PREFILL_TOKENS 512
@@ -23,17 +28,32 @@ typedef struct
   GArray *prompt; /* of gint32 */
   int first_sample, samples;
   int done;      /* prompt tokens whose keys are in the cache */
+  int row;       /* of its first sample among the sampled of the pass */
   GArray *pages; /* of int */
 } Prompt;
 
-/* A sample being decoded. */
+/* A sample being decoded; held by the running ones and by the flights that ask for it. */
 typedef struct
 {
-  PlumbCompletion *completion;
+  PlumbCompletion *completion; /* NULL when finished */
   int prompt_length;
+  int asked;     /* tokens sampled by the passes queued so far */
+  int row;       /* of its token among those of the last pass that asked */
+  gint32 last;   /* its last token that the host knows */
   GArray *pages; /* of int */
   int reserved;  /* pages that it was promised in all, shared ones counted */
 } Sample;
+
+/* A queued pass: whom its tokens belong to, and where the host gets them. */
+typedef struct
+{
+  GPtrArray *samples; /* of Sample, by sampled row */
+  char *sampled;      /* tokens, then log-probs; memory of the device's backend */
+  struct dev_mark *mark;
+} Flight;
+
+#define FLIGHTS 2
+#define RUNGS 64
 
 struct _PlumbRollout
 {
@@ -51,6 +71,11 @@ struct _PlumbRollout
   GPtrArray *filling; /* of Prompt */
   GPtrArray *running; /* of Sample */
   GQueue finished;   /* of PlumbCompletion */
+  Flight flights[FLIGHTS];
+  int first_flight, n_flights; /* those queued, oldest first */
+  int ahead;                   /* passes that may be in flight while the next is queued */
+  int ladder[RUNGS];           /* numbers of rows that are recorded */
+  PlumbRecording recordings[RUNGS];
   PlumbRolloutStatistics statistics;
 };
 
@@ -74,12 +99,17 @@ prompt_free (gpointer data)
 }
 
 static void
-sample_free (gpointer data)
+sample_clear (gpointer data)
 {
   Sample *sample = data;
   plumb_completion_free (sample->completion);
   g_array_unref (sample->pages);
-  g_free (sample);
+}
+
+static void
+sample_release (gpointer sample)
+{
+  g_rc_box_release_full (sample, sample_clear);
 }
 
 static int
@@ -123,7 +153,8 @@ page_bytes (const PlumbModelConfig *config, enum dev_type type, const PlumbRollo
 static gsize
 cache_bytes (const PlumbModelConfig *config, enum dev_type type, const PlumbRolloutPlan *plan)
 {
-  return 2 * (gsize) config->layers * dev_align (page_bytes (config, type, plan) * plan->pages);
+  /* One page more than are given out: rows that only fill a recorded size write there. */
+  return 2 * (gsize) config->layers * dev_align (page_bytes (config, type, plan) * (plan->pages + 1));
 }
 
 gsize
@@ -131,6 +162,47 @@ plumb_rollout_bytes (const PlumbModelConfig *config, enum dev_type type, const P
 {
   PlumbBufferPlan buffers = buffer_plan (config, plan);
   return cache_bytes (config, type, plan) + plumb_buffers_bytes (config, type, &buffers);
+}
+
+static gboolean
+make_flights (PlumbRollout *self, GError **error)
+{
+  PlumbDevice *device = self->model->device;
+  self->ahead = device->asynchronous ? FLIGHTS - 1 : 0;
+  for (int i = 0; i < FLIGHTS; i++)
+    {
+      Flight *flight = &self->flights[i];
+      flight->samples = g_ptr_array_new_with_free_func (sample_release);
+      flight->sampled = device->ops->host_allocate (device->context, plumb_sampled_bytes (self->buffers));
+      flight->mark = device->ops->mark_new (device->context);
+      if (!flight->sampled)
+        return plumb_device_check (device, error);
+    }
+  return TRUE;
+}
+
+/* Steps of an eighth to a half: few recordings, few rows in vain. */
+static void
+make_ladder (PlumbRollout *self)
+{
+  int rows = 1;
+  for (int i = 0; i < RUNGS && self->model->device->asynchronous; i++)
+    {
+      self->ladder[i] = MIN (rows, self->plan.max_running);
+      if (rows >= self->plan.max_running)
+        break;
+      rows += rows < 2 ? 1 : rows < 8 ? rows / 2 * 2 : rows < 64 ? 8 : rows < 256 ? 32 : rows / 8;
+    }
+}
+
+static void
+drop_recordings (PlumbRollout *self)
+{
+  for (int i = 0; i < RUNGS; i++)
+    {
+      self->model->device->ops->graph_free (self->recordings[i].graph);
+      self->recordings[i] = (PlumbRecording){ 0 };
+    }
 }
 
 PlumbRollout *
@@ -142,7 +214,7 @@ plumb_rollout_new (PlumbModel *model, const PlumbRolloutPlan *plan, GError **err
   self->plan = *plan;
   plumb_rollout_plan_complete (&self->plan, config);
   self->filling = g_ptr_array_new_with_free_func (prompt_free);
-  self->running = g_ptr_array_new_with_free_func (sample_free);
+  self->running = g_ptr_array_new_with_free_func (sample_release);
   if (self->plan.page_tokens % DEV_KEY_TILE != 0)
     {
       g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
@@ -161,12 +233,15 @@ plumb_rollout_new (PlumbModel *model, const PlumbRolloutPlan *plan, GError **err
   self->kv = g_new0 (struct dev_kv, config->layers);
   for (int i = 0; i < config->layers; i++)
     {
-      self->kv[i].k = plumb_cut (&cutter, self->page_bytes * self->plan.pages);
-      self->kv[i].v = plumb_cut (&cutter, self->page_bytes * self->plan.pages);
+      self->kv[i].k = plumb_cut (&cutter, self->page_bytes * (self->plan.pages + 1));
+      self->kv[i].v = plumb_cut (&cutter, self->page_bytes * (self->plan.pages + 1));
     }
   PlumbBufferPlan buffers = buffer_plan (config, &self->plan);
   self->buffers = plumb_buffers_new (model, &buffers, error);
-  return self->buffers ? g_steal_pointer (&self) : NULL;
+  if (!self->buffers || !make_flights (self, error))
+    return NULL;
+  make_ladder (self);
+  return g_steal_pointer (&self);
 }
 
 void
@@ -174,8 +249,16 @@ plumb_rollout_free (PlumbRollout *self)
 {
   if (!self)
     return;
+  const struct dev_ops *ops = self->model->device->ops;
   if (self->pages)
     plumb_rollout_abort (self);
+  drop_recordings (self);
+  for (int i = 0; i < FLIGHTS; i++)
+    {
+      g_clear_pointer (&self->flights[i].samples, g_ptr_array_unref);
+      ops->host_free (self->model->device->context, self->flights[i].sampled);
+      ops->mark_free (self->flights[i].mark);
+    }
   g_ptr_array_unref (self->filling);
   g_ptr_array_unref (self->running);
   self->model->device->ops->arena_free (self->cache);
@@ -197,6 +280,17 @@ release_pages (PlumbRollout *self, GArray *pages)
 void
 plumb_rollout_abort (PlumbRollout *self)
 {
+  /* What is in flight still writes to pages: it must land before they are given out again. */
+  while (self->n_flights > 0)
+    {
+      Flight *flight = &self->flights[self->first_flight];
+      self->model->device->ops->mark_wait (self->model->device->context, flight->mark);
+      for (guint i = 0; i < flight->samples->len; i++)
+        release_pages (self, ((Sample *) g_ptr_array_index (flight->samples, i))->pages);
+      g_ptr_array_set_size (flight->samples, 0);
+      self->first_flight = (self->first_flight + 1) % FLIGHTS;
+      self->n_flights--;
+    }
   for (guint i = 0; i < self->filling->len; i++)
     release_pages (self, ((Prompt *) g_ptr_array_index (self->filling, i))->pages);
   for (guint i = 0; i < self->running->len; i++)
@@ -211,6 +305,9 @@ plumb_rollout_abort (PlumbRollout *self)
 gboolean
 plumb_rollout_begin (PlumbRollout *self, const PlumbSampling *sampling, GError **error)
 {
+  if (sampling->temperature != self->sampling.temperature || sampling->seed != self->sampling.seed
+      || sampling->n_stop != self->sampling.n_stop)
+    drop_recordings (self);
   self->sampling = *sampling;
   g_free (self->stop);
   self->stop = g_memdup2 (sampling->stop, sampling->n_stop * sizeof (gint32));
@@ -218,6 +315,7 @@ plumb_rollout_begin (PlumbRollout *self, const PlumbSampling *sampling, GError *
   self->sampling.max_new_tokens = MIN (sampling->max_new_tokens, self->plan.max_new_tokens);
   memset (&self->statistics, 0, sizeof self->statistics);
   plumb_kv_pages_forget_peak (self->pages);
+  plumb_model_forbid (self->buffers, self->stop, sampling->n_stop);
   return plumb_model_pack (self->model, error);
 }
 
@@ -311,93 +409,42 @@ extend_pages (PlumbRollout *self, GArray *pages, int tokens)
     }
 }
 
-/* The pass being put together. */
-typedef struct
+/* Asks for a sample's next token after the pass's last row. */
+static int
+ask (PlumbRollout *self, PlumbPassDraft *pass, gint64 ordinal, int sample, int position, int generated)
 {
-  int stride;
-  GArray *ids, *offsets, *contexts, *slots, *pages; /* of gint32 */
-  GArray *rows;                                     /* of gint32: rows that the head samples */
-  GArray *random;                                   /* of struct dev_random, one per row */
-  GArray *ban;                                      /* of guint8 */
-} Pass;
-
-static void
-pass_clear (Pass *pass)
-{
-  GArray **arrays[] = { &pass->ids,   &pass->offsets, &pass->contexts, &pass->slots,
-                        &pass->pages, &pass->rows,    &pass->random,   &pass->ban };
-  for (gsize i = 0; i < G_N_ELEMENTS (arrays); i++)
-    g_clear_pointer (arrays[i], g_array_unref);
-}
-G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Pass, pass_clear)
-
-static void
-pass_init (Pass *pass, int stride)
-{
-  GArray **arrays[]
-      = { &pass->ids, &pass->offsets, &pass->contexts, &pass->slots, &pass->pages, &pass->rows };
-  for (gsize i = 0; i < G_N_ELEMENTS (arrays); i++)
-    *arrays[i] = g_array_new (FALSE, FALSE, sizeof (gint32));
-  pass->random = g_array_new (FALSE, FALSE, sizeof (struct dev_random));
-  pass->ban = g_array_new (FALSE, FALSE, 1);
-  pass->stride = stride;
-  gint32 zero = 0;
-  g_array_append_val (pass->offsets, zero);
-}
-
-/* Tokens first..first+n-1 of a sequence whose pages reach that far. */
-static void
-pass_add (PlumbRollout *self, Pass *pass, const gint32 *ids, int first, int n, GArray *pages)
-{
-  int page_tokens = self->plan.page_tokens;
-  for (int i = 0; i < n; i++)
-    {
-      int page = g_array_index (pages, int, (first + i) / page_tokens);
-      gint32 slot = page * page_tokens + (first + i) % page_tokens;
-      g_array_append_val (pass->ids, ids[i]);
-      g_array_append_val (pass->slots, slot);
-    }
-  gint32 context = first + n, end = (gint32) pass->ids->len;
-  g_array_append_val (pass->contexts, context);
-  g_array_append_val (pass->offsets, end);
-  for (int i = 0; i < pass->stride; i++)
-    {
-      gint32 page = i < (int) pages->len ? g_array_index (pages, int, i) : 0;
-      g_array_append_val (pass->pages, page);
-    }
-}
-
-/* Asks for a token after the pass's last row, for one sample at one position of its sequence. */
-static void
-pass_ask (PlumbRollout *self, Pass *pass, gint64 ordinal, int sample, int position, int generated)
-{
-  gint32 row = (gint32) pass->ids->len - 1;
   struct dev_random random
       = { { (guint32) self->sampling.purpose << 24 | (guint32) sample, (guint32) ordinal,
             (guint32) position } };
-  guint8 ban = generated + 1 < self->sampling.min_new_tokens;
-  g_array_append_val (pass->rows, row);
-  g_array_append_val (pass->random, random);
-  g_array_append_val (pass->ban, ban);
+  return plumb_pass_draft_ask (pass, &random, generated + 1 < self->sampling.min_new_tokens);
 }
 
+/* A token of each running sample; those that have asked for their last token stop running. */
 static void
-add_running (PlumbRollout *self, Pass *pass)
+add_running (PlumbRollout *self, PlumbPassDraft *pass, Flight *flight)
 {
+  guint kept = 0;
   for (guint i = 0; i < self->running->len; i++)
     {
       Sample *s = g_ptr_array_index (self->running, i);
-      int generated = (int) s->completion->ids->len;
-      int position = s->prompt_length + generated - 1;
-      gint32 last = g_array_index (s->completion->ids, gint32, generated - 1);
+      int position = s->prompt_length + s->asked - 1;
+      gboolean known = (int) s->completion->ids->len == s->asked;
       extend_pages (self, s->pages, position + 1);
-      pass_add (self, pass, &last, position, 1, s->pages);
-      pass_ask (self, pass, s->completion->ordinal, s->completion->sample, position + 1, generated);
+      plumb_pass_draft_add (pass, known ? &s->last : NULL, s->row, position, 1, s->pages);
+      s->row = ask (self, pass, s->completion->ordinal, s->completion->sample, position + 1, s->asked);
+      s->asked++;
+      g_ptr_array_add (flight->samples, g_rc_box_acquire (s));
+      if (s->prompt_length + s->asked >= longest_of (self, s->prompt_length))
+        sample_release (s);
+      else
+        self->running->pdata[kept++] = s;
     }
+  self->running->len = kept;
 }
 
+/* Chunks of the prompts, and the first tokens of those that are complete with them. */
 static void
-add_filling (PlumbRollout *self, Pass *pass)
+add_filling (PlumbRollout *self, PlumbPassDraft *pass)
 {
   int budget = self->plan.prefill_tokens;
   for (guint i = 0; i < self->filling->len && budget > 0; i++)
@@ -405,12 +452,13 @@ add_filling (PlumbRollout *self, Pass *pass)
       Prompt *p = g_ptr_array_index (self->filling, i);
       int n = MIN (budget, (int) p->prompt->len - p->done);
       extend_pages (self, p->pages, p->done + n);
-      pass_add (self, pass, &g_array_index (p->prompt, gint32, p->done), p->done, n, p->pages);
+      plumb_pass_draft_add (pass, &g_array_index (p->prompt, gint32, p->done), -1, p->done, n, p->pages);
       p->done += n;
       budget -= n;
       self->statistics.prefill_tokens += n;
+      p->row = (int) pass->rows->len;
       for (int k = 0; k < p->samples && p->done == (int) p->prompt->len; k++)
-        pass_ask (self, pass, p->ordinal, p->first_sample + k, (int) p->prompt->len, 0);
+        ask (self, pass, p->ordinal, p->first_sample + k, (int) p->prompt->len, 0);
     }
 }
 
@@ -472,9 +520,9 @@ fork_pages (PlumbRollout *self, const Prompt *p)
   return pages;
 }
 
-/* First tokens of a prompt's samples. */
+/* The samples of a prompt whose last chunk has been queued. Copies of its last page are queued behind it. */
 static void
-start_samples (PlumbRollout *self, Prompt *p, const gint32 *tokens, const float *log_probs)
+start_samples (PlumbRollout *self, const Prompt *p, Flight *flight)
 {
   int length = (int) p->prompt->len;
   int each = pages_for (&self->plan, longest_of (self, length)) - length / self->plan.page_tokens;
@@ -487,20 +535,34 @@ start_samples (PlumbRollout *self, Prompt *p, const gint32 *tokens, const float 
       c->log_probs = g_array_new (FALSE, FALSE, sizeof (float));
       c->version = self->model->version;
       self->statistics.shared_tokens += k > 0 ? length : 0;
-      if (append_token (self, c, length, tokens[k], log_probs[k]))
-        {
-          self->promised -= each;
-          g_queue_push_tail (&self->finished, c);
-          continue;
-        }
-      Sample *s = g_new0 (Sample, 1);
+      Sample *s = g_rc_box_new0 (Sample);
       s->completion = c;
       s->prompt_length = length;
+      s->asked = 1;
+      s->row = p->row + k;
       s->reserved = length / self->plan.page_tokens + each;
       s->pages = fork_pages (self, p);
-      g_ptr_array_add (self->running, s);
+      g_ptr_array_add (flight->samples, s);
+      if (length + 1 < longest_of (self, length))
+        g_ptr_array_add (self->running, g_rc_box_acquire (s));
     }
   release_pages (self, p->pages);
+}
+
+static void
+start_complete_prompts (PlumbRollout *self, Flight *flight)
+{
+  for (guint i = 0; i < self->filling->len;)
+    {
+      Prompt *p = g_ptr_array_index (self->filling, i);
+      if (p->done < (int) p->prompt->len)
+        {
+          i++;
+          continue;
+        }
+      start_samples (self, p, flight);
+      g_ptr_array_remove_index (self->filling, i);
+    }
 }
 
 static void
@@ -511,85 +573,102 @@ finish_sample (PlumbRollout *self, Sample *s)
   g_queue_push_tail (&self->finished, g_steal_pointer (&s->completion));
 }
 
-/* Hands the sampled tokens to the samples that asked, in the order of the pass. */
-static void
-distribute (PlumbRollout *self, const gint32 *tokens, const float *log_probs)
+/* Waits for the oldest flight and hands its tokens to the samples that asked. */
+static gboolean
+land (PlumbRollout *self, GError **error)
 {
-  guint asked = self->running->len, at = 0;
-  g_autoptr (GPtrArray) running = g_steal_pointer (&self->running);
-  self->running = g_ptr_array_new_with_free_func (sample_free);
-  for (; at < asked; at++)
+  PlumbDevice *device = self->model->device;
+  Flight *flight = &self->flights[self->first_flight];
+  if (device->ops->mark_wait (device->context, flight->mark) != DEV_OK)
+    return plumb_device_check (device, error);
+  const gint32 *tokens = (const gint32 *) (void *) flight->sampled;
+  const float *log_probs = (const float *) (void *) (flight->sampled + plumb_sampled_stride (self->buffers));
+  for (guint i = 0; i < flight->samples->len; i++)
     {
-      Sample *s = g_ptr_array_index (running, at);
-      if (append_token (self, s->completion, s->prompt_length, tokens[at], log_probs[at]))
+      Sample *s = g_ptr_array_index (flight->samples, i);
+      if (!s->completion)
+        continue;
+      s->last = tokens[i];
+      if (append_token (self, s->completion, s->prompt_length, tokens[i], log_probs[i]))
         finish_sample (self, s);
-      else
-        g_ptr_array_add (self->running, g_steal_pointer (&running->pdata[at]));
     }
-  for (guint i = 0; i < running->len; i++)
-    if (running->pdata[i])
-      sample_free (g_steal_pointer (&running->pdata[i]));
-  g_ptr_array_set_free_func (running, NULL);
-  for (guint i = 0; i < self->filling->len;)
+  g_ptr_array_set_size (flight->samples, 0);
+  self->first_flight = (self->first_flight + 1) % FLIGHTS;
+  self->n_flights--;
+  guint kept = 0;
+  for (guint i = 0; i < self->running->len; i++)
     {
-      Prompt *p = g_ptr_array_index (self->filling, i);
-      if (p->done < (int) p->prompt->len)
-        {
-          i++;
-          continue;
-        }
-      start_samples (self, p, tokens + at, log_probs + at);
-      at += (guint) p->samples;
-      g_ptr_array_remove_index (self->filling, i);
+      Sample *s = g_ptr_array_index (self->running, i);
+      if (s->completion)
+        self->running->pdata[kept++] = s;
+      else
+        sample_release (s);
     }
+  self->running->len = kept;
+  return TRUE;
+}
+
+/* The recording for a pass of so many decoded tokens, which grows to the recorded size; NULL: none. */
+static PlumbRecording *
+find_recording (PlumbRollout *self, PlumbPassDraft *pass)
+{
+  for (int i = 0; i < RUNGS && self->ladder[i] > 0; i++)
+    if (self->ladder[i] >= (int) pass->rows->len)
+      {
+        plumb_pass_draft_pad (pass, self->ladder[i], self->plan.pages);
+        return &self->recordings[i];
+      }
+  return NULL;
+}
+
+/* Queues the next pass; FALSE in *queued where there is none. */
+static gboolean
+take_off (PlumbRollout *self, gboolean *queued, GError **error)
+{
+  PlumbDevice *device = self->model->device;
+  Flight *flight = &self->flights[(self->first_flight + self->n_flights) % FLIGHTS];
+  g_auto (PlumbPassDraft) draft = { 0 };
+  *queued = self->running->len > 0 || self->filling->len > 0;
+  if (!*queued)
+    return TRUE;
+  gboolean decode = self->filling->len == 0;
+  plumb_pass_draft_init (&draft, buffer_plan (self->model->config, &self->plan).table_stride, self->plan.page_tokens);
+  self->statistics.passes++;
+  self->statistics.decode_rows += self->running->len;
+  add_running (self, &draft, flight);
+  add_filling (self, &draft);
+  PlumbRecording *recording = decode ? find_recording (self, &draft) : NULL;
+  PlumbPass pass = plumb_pass_draft_pass (&draft, self->kv);
+  PlumbWanted asked = plumb_pass_draft_asked (&draft, self->sampling.temperature, self->sampling.seed);
+  self->n_flights++;
+  if (!plumb_model_queue (self->model, self->buffers, &pass, &asked, recording, flight->sampled, error))
+    return FALSE;
+  start_complete_prompts (self, flight);
+  device->ops->mark_set (device->context, flight->mark);
+  return TRUE;
 }
 
 gboolean
 plumb_rollout_advance (PlumbRollout *self, gboolean *idle, GError **error)
 {
+  gboolean queued = FALSE;
+  admit (self);
+  *idle = FALSE;
+  if (!take_off (self, &queued, error))
+    return FALSE;
+  while (self->n_flights > (queued ? self->ahead : 0))
+    if (!land (self, error))
+      return FALSE;
+  if (queued)
+    return TRUE;
   admit (self);
   *idle = self->running->len == 0 && self->filling->len == 0;
-  if (*idle && !g_queue_is_empty (&self->waiting))
-    {
-      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED,
-                   "the KV cache of %d pages of %d tokens cannot hold one prompt with its samples; raise "
-                   "rollout.kv_memory or lower rollout.max_running", self->plan.pages,
-                   self->plan.page_tokens);
-      return FALSE;
-    }
-  if (*idle)
+  if (!*idle || g_queue_is_empty (&self->waiting))
     return TRUE;
-  g_auto (Pass) pass = { 0 };
-  pass_init (&pass, buffer_plan (self->model->config, &self->plan).table_stride);
-  add_running (self, &pass);
-  add_filling (self, &pass);
-  PlumbPass forward = {
-    .sequences = (int) pass.contexts->len,
-    .ids = (gint32 *) (void *) pass.ids->data,
-    .offsets = (gint32 *) (void *) pass.offsets->data,
-    .contexts = (gint32 *) (void *) pass.contexts->data,
-    .slots = (gint32 *) (void *) pass.slots->data,
-    .pages = (gint32 *) (void *) pass.pages->data,
-    .table_stride = pass.stride,
-    .page_tokens = self->plan.page_tokens,
-    .kv = self->kv,
-  };
-  int n = (int) pass.rows->len;
-  self->statistics.passes++;
-  self->statistics.decode_rows += self->running->len;
-  if (!plumb_model_forward (self->model, self->buffers, &forward, error))
-    return FALSE;
-  if (n == 0)
-    return TRUE;
-  g_autofree gint32 *tokens = g_new (gint32, n);
-  g_autofree float *log_probs = g_new (float, n);
-  if (!plumb_model_sample (self->model, self->buffers, (gint32 *) (void *) pass.rows->data, n,
-                           self->sampling.temperature, self->sampling.seed,
-                           (struct dev_random *) (void *) pass.random->data, self->stop,
-                           self->sampling.n_stop, (guint8 *) pass.ban->data, tokens, log_probs, error))
-    return FALSE;
-  distribute (self, tokens, log_probs);
-  return TRUE;
+  g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED,
+               "the KV cache of %d pages of %d tokens cannot hold one prompt with its samples; raise "
+               "rollout.kv_memory or lower rollout.max_running", self->plan.pages, self->plan.page_tokens);
+  return FALSE;
 }
 
 PlumbCompletion *

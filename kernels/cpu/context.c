@@ -272,9 +272,10 @@ cpu_mark_set (struct dev_context *context, struct dev_mark *mark)
 {
 }
 
-void
+int
 cpu_mark_wait (struct dev_context *context, struct dev_mark *mark)
 {
+  return context->status;
 }
 
 void

@@ -58,7 +58,7 @@ void *cpu_host_allocate (struct dev_context *, size_t);
 void cpu_host_free (struct dev_context *, void *);
 struct dev_mark *cpu_mark_new (struct dev_context *);
 void cpu_mark_set (struct dev_context *, struct dev_mark *);
-void cpu_mark_wait (struct dev_context *, struct dev_mark *);
+int cpu_mark_wait (struct dev_context *, struct dev_mark *);
 void cpu_mark_free (struct dev_mark *);
 void cpu_copy (struct dev_context *, void *, const void *, size_t);
 void cpu_zero (struct dev_context *, void *, size_t);

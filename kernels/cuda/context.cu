@@ -503,11 +503,12 @@ cuda_mark_set (struct dev_context *context, struct dev_mark *mark)
     cuda_ok (context, cudaEventRecord (mark->event, context->stream), "cudaEventRecord");
 }
 
-void
+int
 cuda_mark_wait (struct dev_context *context, struct dev_mark *mark)
 {
   if (mark && cuda_enter (context))
     cuda_ok (context, cudaEventSynchronize (mark->event), "running the queue");
+  return context->status;
 }
 
 void

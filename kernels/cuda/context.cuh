@@ -194,7 +194,7 @@ void cuda_download (struct dev_context *, void *, const void *, size_t);
 void cuda_download_later (struct dev_context *, void *, const void *, size_t);
 struct dev_mark *cuda_mark_new (struct dev_context *);
 void cuda_mark_set (struct dev_context *, struct dev_mark *);
-void cuda_mark_wait (struct dev_context *, struct dev_mark *);
+int cuda_mark_wait (struct dev_context *, struct dev_mark *);
 void cuda_mark_free (struct dev_mark *);
 void cuda_copy (struct dev_context *, void *, const void *, size_t);
 void cuda_zero (struct dev_context *, void *, size_t);

@@ -62,15 +62,37 @@ typedef struct
   PlumbModel *model;
 } Fixture;
 
+/* Where the tests run: on a GPU the passes are recorded and queued ahead, and must give what they give one by one. */
+typedef struct
+{
+  const char *device;
+  enum dev_type type;
+  int width; /* 4 heads */
+} Place;
+
+static const Place places[] = {
+  { "cpu", DEV_F32, 32 },
+  { "cuda:0", DEV_F32, 32 },
+  { "cuda:0", DEV_BF16, 256 },
+};
+
+/* Without the device there is no model, and the tests are skipped. */
 static void
 set_up (Fixture *f, gconstpointer data)
 {
+  const Place *place = data;
   g_autoptr (GError) error = NULL;
-  PlumbModelConfig *config = plumb_model_config_new (32, 2, 4, 2, 48, VOCABULARY, POSITIONS, &error);
+  f->device = plumb_device_open (place->device, WORKSPACE, &error);
+  if (!f->device && !g_str_equal (place->device, "cpu"))
+    {
+      g_test_skip (error->message);
+      return;
+    }
   g_assert_no_error (error);
-  f->device = plumb_device_open ("cpu", WORKSPACE, &error);
+  PlumbModelConfig *config = plumb_model_config_new (place->width, 2, 4, 2, 48, VOCABULARY, POSITIONS, &error);
   g_assert_no_error (error);
-  f->model = plumb_model_new (f->device, config, DEV_F32, 0, 3, &error);
+  f->device->ops->set_deterministic (f->device->context, TRUE);
+  f->model = plumb_model_new (f->device, config, place->type, 0, 3, &error);
   g_assert_no_error (error);
 }
 
@@ -163,6 +185,8 @@ generate (Fixture *f, const PlumbRolloutPlan *plan, const int *order, PlumbRollo
 static void
 test_padded_vocabulary (Fixture *f, gconstpointer data)
 {
+  if (!f->model)
+    return;
   enum { LIMIT = 20 };
   const PlumbRolloutPlan plan = { .max_running = 64, .max_prompt = 65, .max_new_tokens = 40 };
   PlumbRolloutStatistics statistics;
@@ -198,6 +222,8 @@ test_padded_vocabulary (Fixture *f, gconstpointer data)
 static void
 test_batches (Fixture *f, gconstpointer data)
 {
+  if (!f->model)
+    return;
   static const int backwards[] = { 4, 3, 2, 1, 0 };
   const PlumbRolloutPlan plans[] = {
     { .max_running = 64, .max_prompt = 65, .max_new_tokens = 40 },
@@ -226,6 +252,8 @@ test_batches (Fixture *f, gconstpointer data)
 static void
 test_again (Fixture *f, gconstpointer data)
 {
+  if (!f->model)
+    return;
   PlumbRolloutPlan plan = { .max_running = 4, .max_prompt = 65, .max_new_tokens = 40, .page_tokens = 16 };
   PlumbSampling sampling = { .temperature = 1, .max_new_tokens = 40, .stop = stop_ids, .n_stop = 2, .seed = 5,
                              .purpose = PLUMB_RANDOM_ROLLOUT };
@@ -264,6 +292,8 @@ test_again (Fixture *f, gconstpointer data)
 static void
 test_limits (Fixture *f, gconstpointer data)
 {
+  if (!f->model)
+    return;
   gint32 all_but_one[PLUMB_MAX_FORBIDDEN];
   PlumbRolloutPlan plan = { .max_running = 8, .max_prompt = 65, .max_new_tokens = 10 };
   PlumbSampling sampling = { .temperature = 0, .max_new_tokens = 10, .min_new_tokens = 4, .stop = all_but_one,
@@ -288,6 +318,8 @@ test_limits (Fixture *f, gconstpointer data)
 static void
 test_refused (Fixture *f, gconstpointer data)
 {
+  if (!f->model)
+    return;
   PlumbRolloutPlan odd = { .max_running = 2, .max_prompt = 8, .max_new_tokens = 8, .page_tokens = 17 };
   PlumbRolloutPlan small = { .max_running = 2, .max_prompt = 80, .max_new_tokens = 8, .page_tokens = 16, .pages = 2 };
   PlumbSampling sampling = { .temperature = 1, .max_new_tokens = 8, .purpose = PLUMB_RANDOM_ROLLOUT };
@@ -322,11 +354,22 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/kv-pages/counts", test_pages);
   g_test_add_func ("/kv-pages/misused", test_pages_misused);
-#define ADD(name, function) g_test_add ("/rollout/" name, Fixture, NULL, set_up, function, tear_down)
-  ADD ("padded-vocabulary", test_padded_vocabulary);
-  ADD ("batches", test_batches);
-  ADD ("again", test_again);
-  ADD ("limits", test_limits);
-  ADD ("refused", test_refused);
+  for (gsize i = 0; i < G_N_ELEMENTS (places); i++)
+    {
+      g_autofree char *path = g_strdup_printf ("/rollout/%s-%s", g_str_equal (places[i].device, "cpu") ? "cpu" : "cuda",
+                                               places[i].type == DEV_BF16 ? "bf16" : "fp32");
+#define ADD(name, function)                                                           \
+  do                                                                                  \
+    {                                                                                 \
+      g_autofree char *full = g_strconcat (path, "/" name, NULL);                     \
+      g_test_add (full, Fixture, &places[i], set_up, function, tear_down);            \
+    }                                                                                 \
+  while (0)
+      ADD ("padded-vocabulary", test_padded_vocabulary);
+      ADD ("batches", test_batches);
+      ADD ("again", test_again);
+      ADD ("limits", test_limits);
+      ADD ("refused", test_refused);
+    }
   return g_test_run ();
 }
