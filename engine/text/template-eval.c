@@ -171,6 +171,8 @@ undefined (const char *name, const char *owner)
 static PlumbValue
 fail_undefined (PlumbEval *e, const PlumbValue *value)
 {
+  if (value->owner != NULL && *value->owner == '\0')
+    return plumb_eval_fail (e, "%s", value->name);
   if (value->owner != NULL)
     return plumb_eval_fail (e, "'%s object' has no attribute '%s'", value->owner, value->name);
   return plumb_eval_fail (e, "'%s' is undefined", value->name != NULL ? value->name : "a value");
@@ -271,12 +273,20 @@ plumb_eval_attribute (PlumbEval *e, const PlumbValue *object, const char *name)
 }
 
 static PlumbValue
-list_item (const PlumbList *list, gint64 index, const PlumbValue *object)
+no_element (PlumbEval *e, const PlumbValue *object, gint64 index)
 {
-  if (index < 0)
-    index += list->n;
-  return index >= 0 && (gsize)index < list->n ? list->items[index]
-                                              : undefined ("that index", plumb_value_type (object));
+  g_autofree char *text = g_strdup_printf ("%s object has no element %" G_GINT64_FORMAT,
+                                           plumb_value_type (object), index);
+
+  return undefined (plumb_arena_copy (e->arena, text, strlen (text)), "");
+}
+
+static PlumbValue
+list_item (PlumbEval *e, const PlumbValue *object, gint64 index)
+{
+  gint64 n = object->list->n, place = index < 0 ? index + n : index;
+
+  return place >= 0 && place < n ? object->list->items[place] : no_element (e, object, index);
 }
 
 PlumbValue
@@ -291,14 +301,13 @@ plumb_eval_item (PlumbEval *e, const PlumbValue *object, const PlumbValue *key)
   if (object->kind == VALUE_DICT && (value = plumb_dict_get (object->dict, key)) != NULL)
     return *value;
   if ((object->kind == VALUE_LIST || object->kind == VALUE_TUPLE) && is_index)
-    return list_item (object->list, index, object);
+    return list_item (e, object, index);
   if (object->kind == VALUE_STRING && is_index)
     {
-      gint64 n = plumb_text_count (object);
+      gint64 n = plumb_text_count (object), place = index < 0 ? index + n : index;
 
-      index += index < 0 ? n : 0;
-      return index >= 0 && index < n ? plumb_text_slice (e, object, index, index + 1, 1)
-                                     : undefined ("that index", "str");
+      return place >= 0 && place < n ? plumb_text_slice (e, object, place, place + 1, 1)
+                                     : no_element (e, object, index);
     }
   if (key->kind == VALUE_STRING)
     return plumb_eval_attribute (e, object, key->s);

@@ -249,6 +249,9 @@ filter_int (PlumbEval *e, const PlumbValue *self, const PlumbArgs *args)
     return PLUMB_INT (otherwise);
   text = plumb_text_strip (self, NULL, TRUE, TRUE);
   plain = g_strndup (text.s, text.n);
+  if (base != 10 && plain[0] == '0' && plain[1] != '\0'
+      && g_ascii_tolower (plain[1]) == (base == 16 ? 'x' : base == 8 ? 'o' : base == 2 ? 'b' : 0))
+    memset (plain, '0', 2);
   if (*plain != '\0' && g_ascii_string_to_signed (plain, base, G_MININT64, G_MAXINT64, &number, NULL))
     return PLUMB_INT (number);
   real = g_ascii_strtod (plain, &end);
@@ -348,13 +351,17 @@ filter_length (PlumbEval *e, const PlumbValue *self, const PlumbArgs *args)
     }
 }
 
+/* Attributes only: the items of a dictionary are none. */
 static PlumbValue
 filter_attr (PlumbEval *e, const PlumbValue *self, const PlumbArgs *args)
 {
-  PlumbValue name = plumb_arg_text (e, args, 0, "name", NULL);
+  PlumbValue name = plumb_arg_text (e, args, 0, "name", NULL), bare = *self;
 
-  return e->error == NULL ? plumb_eval_attribute (e, self, plumb_arena_copy (e->arena, name.s, name.n))
-                          : PLUMB_UNDEFINED;
+  if (e->error != NULL)
+    return PLUMB_UNDEFINED;
+  if (self->kind == VALUE_DICT)
+    bare = plumb_value_dict (e->arena);
+  return plumb_eval_attribute (e, &bare, plumb_arena_copy (e->arena, name.s, name.n));
 }
 
 static PlumbValue

@@ -161,11 +161,6 @@ split_blanks (PlumbEval *e, const PlumbValue *text, gint64 most, PlumbList *list
     {
       const char *end = rest.s;
 
-      if (most == 0)
-        {
-          rest = plumb_text_strip (&rest, NULL, FALSE, TRUE);
-          end = rest.s + rest.n;
-        }
       while (end < rest.s + rest.n && !is_space (g_utf8_get_char (end)))
         end = g_utf8_next_char (end);
       if (most == 0)
@@ -478,7 +473,9 @@ plumb_text_case (PlumbEval *e, const PlumbValue *text, char how)
       gunichar u = g_utf8_get_char (c);
       gboolean upper = how == 'u' || (how != 'l' && !inside);
 
-      if (upper && u == 0xdf)
+      if (!upper && u == 0x130)
+        g_string_append (result, "i\xcc\x87");
+      else if (upper && u == 0xdf)
         g_string_append (result, how == 'u' ? "SS" : "Ss");
       else
         g_string_append_unichar (result, !upper       ? plumb_char_lower (u)

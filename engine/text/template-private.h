@@ -115,7 +115,7 @@ struct _PlumbValue
     struct
     {
       const char *name;  /* of what is not defined */
-      const char *owner; /* of what it is no attribute; NULL: it is a variable */
+      const char *owner; /* of what it is no attribute; NULL: it is a variable; "": `name` says all */
     };
     PlumbList *list;
     PlumbDict *dict;

@@ -207,6 +207,15 @@ plumb_eval_loop_call (PlumbEval *e, const PlumbLoop *loop, const PlumbValue *ite
 
 /* --- macros */
 
+static gboolean
+is_parameter (const PlumbNode *macro, const char *name)
+{
+  for (const PlumbNode *parameter = macro->children; parameter != NULL; parameter = parameter->next)
+    if (g_str_equal (parameter->name, name))
+      return TRUE;
+  return g_str_equal (name, "caller");
+}
+
 static void
 bind_arguments (PlumbEval *e, const PlumbMacro *macro, const PlumbArgs *args)
 {
@@ -227,8 +236,9 @@ bind_arguments (PlumbEval *e, const PlumbMacro *macro, const PlumbArgs *args)
   for (; i < args->n; i++)
     plumb_list_add (e->arena, rest.list, args->values[i]);
   for (gsize j = 0; j < args->n_named; j++)
-    plumb_dict_set (e->arena, named.dict, PLUMB_TEXT (args->names[j], strlen (args->names[j])),
-                    args->named[j]);
+    if (!is_parameter (macro->node, args->names[j]))
+      plumb_dict_set (e->arena, named.dict, PLUMB_TEXT (args->names[j], strlen (args->names[j])),
+                      args->named[j]);
   plumb_frame_set (e, e->frame, "varargs", rest);
   plumb_frame_set (e, e->frame, "kwargs", named);
 }
