@@ -281,6 +281,11 @@ struct dev_ops
                          const float *dentropy, const float *entropy, const float *lse, const void *h,
                          const struct dev_matrix *w, const int32_t *targets, float temperature, int n,
                          enum dev_type type);
+  /* head_forward, and head_backward by a dL/dlogp that is known before (dL/dentropy 0), in one visit to the
+   * logits. */
+  void (*head_both) (struct dev_context *, float *logp, float *entropy, float *lse, void *dh, float *dw,
+                     const float *dlogp, const void *h, const struct dev_matrix *w, const int32_t *targets,
+                     float temperature, int n, enum dev_type type);
   /* logits (n, vocabulary) float of a few rows, for inspection. */
   void (*head_logits) (struct dev_context *, float *logits, const void *h, const struct dev_matrix *w,
                        int n, enum dev_type type);

@@ -7,14 +7,15 @@
 
 static void
 cut_block (PlumbBlockBuffers *block, PlumbCutter *cutter, const PlumbModelConfig *c, enum dev_type type,
-           gsize t)
+           gsize t, gboolean own_raw)
 {
   gsize size = dev_type_size (type), width = c->width;
   gsize q = (gsize) c->heads * c->head_size, kv = (gsize) c->groups * c->head_size;
   block->sum1 = plumb_cut (cutter, t * width * sizeof (float));
   block->rstd1 = plumb_cut (cutter, t * sizeof (float));
   block->norm1 = plumb_cut (cutter, t * width * size);
-  block->raw = plumb_cut (cutter, t * (q + 2 * kv) * size);
+  /* Only the norms of queries and keys need the raw projections again. */
+  block->raw = own_raw || c->qk_norm ? plumb_cut (cutter, t * (q + 2 * kv) * size) : NULL;
   block->q = plumb_cut (cutter, t * q * size);
   block->attended = plumb_cut (cutter, t * q * size);
   block->lse = plumb_cut (cutter, t * (gsize) c->heads * sizeof (float));
@@ -63,7 +64,9 @@ cut_buffers (PlumbBuffers *b, PlumbCutter *cutter, const PlumbModelConfig *c, en
   gsize t = (gsize) b->plan.tokens, size = dev_type_size (type);
   gsize head = (gsize) (b->plan.head_rows ? b->plan.head_rows : b->plan.tokens), width = c->width;
   for (int i = 0; i < b->blocks; i++)
-    cut_block (&b->block[i], cutter, c, type, t);
+    cut_block (&b->block[i], cutter, c, type, t, i == 0);
+  for (int i = 1; i < b->blocks && !c->qk_norm; i++)
+    b->block[i].raw = b->block[0].raw;
   if (b->plan.training)
     cut_gradient (&b->gradient, cutter, c, type, t);
   b->delta = plumb_cut (cutter, t * width * size);

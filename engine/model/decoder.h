@@ -146,6 +146,11 @@ gboolean plumb_model_values (PlumbModel *model, PlumbBuffers *buffers, const gin
  * rows that the last plumb_model_log_probs (or _values) computed: host arrays (n). */
 gboolean plumb_model_backward (PlumbModel *model, PlumbBuffers *buffers, float *gradients,
                                const float *dlog_probs, const float *dentropies, GError **error);
+/* plumb_model_log_probs and plumb_model_backward in one, for a loss whose derivatives dL/dlogp (n) are known before:
+ * the logits are computed once. */
+gboolean plumb_model_train (PlumbModel *model, PlumbBuffers *buffers, float *gradients, const gint32 *rows,
+                            const gint32 *targets, int n, double temperature, const float *dlog_probs,
+                            float *log_probs, float *entropies, GError **error);
 gboolean plumb_model_backward_values (PlumbModel *model, PlumbBuffers *buffers, float *gradients,
                                       const float *dvalues, GError **error);
 

@@ -415,6 +415,27 @@ plumb_model_backward (PlumbModel *model, PlumbBuffers *b, float *gradients, cons
 }
 
 gboolean
+plumb_model_train (PlumbModel *model, PlumbBuffers *b, float *gradients, const gint32 *rows, const gint32 *targets,
+                   int n, double temperature, const float *dlog_probs, float *log_probs, float *entropies,
+                   GError **error)
+{
+  const struct dev_ops *ops = model->device->ops;
+  struct dev_context *context = model->device->context;
+  PlumbWeightRole role = model->config->tied ? PLUMB_WEIGHT_EMBED : PLUMB_WEIGHT_HEAD;
+  if (!take_rows (model, b, rows, n, error))
+    return FALSE;
+  upload (b, b->targets, targets, n);
+  ops->upload (context, b->dlog_probs, dlog_probs, n * sizeof (float));
+  ops->head_both (context, b->log_probs, b->entropies, b->lse, b->head_dx, gradient_of (model, gradients, role, -1),
+                  b->dlog_probs, b->head_in, &model->head, b->targets, (float) temperature, n, model->type);
+  if (!blocks_backward (model, b, gradients, error))
+    return FALSE;
+  ops->download (context, log_probs, b->log_probs, n * sizeof (float));
+  ops->download (context, entropies, b->entropies, n * sizeof (float));
+  return plumb_device_check (model->device, error);
+}
+
+gboolean
 plumb_model_backward_values (PlumbModel *model, PlumbBuffers *b, float *gradients, const float *dvalues,
                              GError **error)
 {

@@ -175,6 +175,26 @@ plumb_trainer_values (PlumbTrainer *self, PlumbModel *model, const struct plumb_
   return run_all (self, model, e, 1, last, values, NULL, error);
 }
 
+/* The derivative of the supervised loss does not depend on the log-probs, so it is handed over with the forward pass;
+ * the loss itself is evaluated afterwards. */
+static gboolean
+accumulate_supervised (PlumbTrainer *self, const struct plumb_experience *e, const PlumbMicroBatch *b,
+                       const PlumbLossSpec *loss, struct plumb_loss_statistics *statistics, GError **error)
+{
+  g_autofree float *derivatives = g_new0 (float, b->n);
+  g_autofree float *log_probs = g_new (float, b->n);
+  g_autofree float *entropies = g_new0 (float, b->n);
+  struct plumb_loss_statistics none = { 0 };
+  PlumbPass pass = { .sequences = b->sequences, .ids = b->ids, .offsets = b->offsets };
+  plumb_micro_batch_evaluate (b, e, loss, derivatives, entropies, &none);
+  if (!plumb_model_forward (self->model, self->buffers, &pass, error)
+      || !plumb_model_train (self->model, self->buffers, self->gradients, b->rows, b->targets, b->n, loss->temperature,
+                             derivatives, log_probs, entropies, error))
+    return FALSE;
+  plumb_micro_batch_evaluate (b, e, loss, log_probs, entropies, statistics);
+  return TRUE;
+}
+
 static gboolean
 accumulate_one (PlumbTrainer *self, const struct plumb_experience *e, const int *sequences, int n,
                 const PlumbLossSpec *loss, struct plumb_loss_statistics *statistics, GError **error)
@@ -184,6 +204,8 @@ accumulate_one (PlumbTrainer *self, const struct plumb_experience *e, const int 
   plumb_micro_batch_fill (&b, e, sequences, n, plumb_loss_is_of_last (loss->id));
   if (b.n == 0)
     return TRUE;
+  if (loss->id == PLUMB_LOSS_SFT)
+    return accumulate_supervised (self, e, &b, loss, statistics, error);
   g_autofree float *outputs = g_new (float, b.n);
   g_autofree float *entropies = scalar ? NULL : g_new (float, b.n);
   if (!run_micro_batch (self, self->model, &b, loss->temperature, outputs, entropies, error))

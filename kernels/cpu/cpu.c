@@ -54,6 +54,7 @@ static const struct dev_ops ops = {
   .swiglu_backward = cpu_swiglu_backward,
   .head_forward = cpu_head_forward,
   .head_backward = cpu_head_backward,
+  .head_both = cpu_head_both,
   .head_logits = cpu_head_logits,
   .head_sample = cpu_head_sample,
   .value_forward = cpu_value_forward,

@@ -131,6 +131,38 @@ cpu_head_backward (struct dev_context *context, void *dh, float *dw, const float
 }
 
 void
+cpu_head_both (struct dev_context *context, float *logp, float *entropy, float *lse, void *dh, float *dw,
+               const float *dlogp, const void *h, const struct dev_matrix *w, const int32_t *targets,
+               float temperature, int n, enum dev_type type)
+{
+  for (int first = 0; first < n; first += CPU_HEAD_CHUNK)
+    {
+      int count = chunk_count (first, n);
+      float *logits = chunk_logits (context, h, w, first, count, type);
+      if (!logits)
+        return;
+      char *typed = type == DEV_F32 ? (char *) logits : context->workspace + context->workspace_size / 2;
+#pragma omp parallel for num_threads(context->threads) schedule(static) if (count > 1)
+      for (int i = 0; i < count; i++)
+        {
+          float *row = logits + (size_t) i * w->rows;
+          int at = first + i;
+          struct row_stats stats = row_statistics (row, 1.0f / temperature, targets[at], w->rows);
+          logp[at] = stats.logp;
+          entropy[at] = stats.entropy;
+          lse[at] = stats.lse;
+          /* The statistics have left z / temperature. */
+          row_gradient (row, 1.0f, stats.lse, stats.entropy, dlogp[at] / temperature, 0.0f, targets[at], w->rows);
+          if (type != DEV_F32)
+            cpu_row_store (typed_at_mut (typed, (size_t) i * w->rows, type), row, w->rows, type);
+        }
+      size_t offset = (size_t) first * w->cols;
+      cpu_linear_backward (context, typed_at_mut (dh, offset, type), dw, typed, typed_at (h, offset, type),
+                           w, count, type);
+    }
+}
+
+void
 cpu_head_logits (struct dev_context *context, float *logits, const void *h, const struct dev_matrix *w,
                  int n, enum dev_type type)
 {

@@ -119,23 +119,64 @@ struct inputs
   const float *lse, *delta; // (T, H)
 };
 
-/* Block (tile of keys, group): dk and dv, one of them where the registers hold only one. Rows of the products are keys,
- * columns are queries. */
+/* The warp's 16 rows, as float, to their place among partial sums (rows, heads, D). */
+template <int D>
+__device__ __forceinline__ void
+store_partial (float *x, const float (&sum)[D / 8][4], int64_t first, int valid, int heads, int head)
+{
+  int r = threadIdx.x % WARP / 4, c = threadIdx.x % 4 * 2;
+#pragma unroll
+  for (int n = 0; n < D / 8; n++)
+#pragma unroll
+    for (int half = 0; half < 2; half++)
+      if (r + half * 8 < valid)
+        *(float2 *) (x + ((first + r + half * 8) * heads + head) * D + n * 8 + c)
+            = make_float2 (sum[n][2 * half], sum[n][2 * half + 1]);
+}
+
+/* Sums of the heads of a group, in their order: dk and dv from partial (parts, T, G, D), of k and then of v. */
+__global__ void
+merge_heads (bf16 *dk, bf16 *dv, const float *partial, int parts, int64_t count, float scale)
+{
+  int64_t i = ((int64_t) blockIdx.x * blockDim.x + threadIdx.x) * 4;
+  if (i >= count)
+    return;
+  for (int which = 0; which < 2; which++)
+    {
+      float sum[4] = { 0, 0, 0, 0 };
+      for (int part = 0; part < parts; part++)
+        {
+          float more[4];
+          load_pack (more, partial + ((int64_t) which * parts + part) * count + i);
+          for (int k = 0; k < 4; k++)
+            sum[k] += more[k];
+        }
+      for (int k = 0; k < 4; k++)
+        sum[k] *= which ? 1.0f : scale;
+      store_pack ((which ? dv : dk) + i, sum);
+    }
+}
+
+/* Block (tile of keys, group, part of the group's heads): dk and dv, one of them where the registers hold only one; with
+ * several parts as partial sums. Rows of the products are keys, columns are queries. */
 template <int D, bool WITH_K, bool WITH_V>
 __global__ void __launch_bounds__ (THREADS)
-backward_keys (bf16 *dk, bf16 *dv, inputs in, dev_attention shape, dev_batch batch)
+backward_keys (bf16 *dk, bf16 *dv, float *partial, inputs in, dev_attention shape, dev_batch batch)
 {
   extern __shared__ __align__ (16) bf16 shared[];
   constexpr int ROWS = passing<D>::rows, STAGES = passing<D>::stages;
   bf16 *key_tile = shared, *value_tile = key_tile + OWN * tile_row<D>::stride;
   bf16 *streamed = value_tile + OWN * tile_row<D>::stride;
-  int s, tile, group = blockIdx.y, per_group = shape.heads / shape.groups, warp = threadIdx.x / WARP;
+  int s, tile, group = blockIdx.y, own_heads = shape.heads / shape.groups / gridDim.z, warp = threadIdx.x / WARP;
+  int first_head = (group * gridDim.z + blockIdx.z) * own_heads;
   if (!find_tile<OWN> (batch, blockIdx.x, &s, &tile))
     return;
-  int first = batch.query_offsets[s], length = batch.query_offsets[s + 1] - first, start = tile * OWN;
+  /* Early keys are seen by the most queries, so they come first. */
+  int first = batch.query_offsets[s], length = batch.query_offsets[s + 1] - first;
+  int start = ((length + OWN - 1) / OWN - 1 - tile) * OWN;
   int valid = min (OWN, length - start);
   int end = shape.window ? min (length, start + valid - 1 + shape.window) : length;
-  int tiles = (end - start + ROWS - 1) / ROWS, count = tiles * per_group;
+  int tiles = (end - start + ROWS - 1) / ROWS, count = tiles * own_heads;
   float scale = shape.scale * LOG2E;
   float sum_k[WITH_K ? D / 8 : 1][4], sum_v[WITH_V ? D / 8 : 1][4];
   if constexpr (WITH_K)
@@ -146,7 +187,7 @@ backward_keys (bf16 *dk, bf16 *dv, inputs in, dev_attention shape, dev_batch bat
   if (WITH_K)
     load_rows<D, OWN> (value_tile, in.values, first + start, valid, shape.groups, group);
   auto load = [&] (int i) {
-    int head = group * per_group + i / tiles, query = start + i % tiles * ROWS;
+    int head = first_head + i / tiles, query = start + i % tiles * ROWS;
     bf16 *to = streamed + i % STAGES * 2 * passing<D>::tile;
     load_rows<D, ROWS> (to, in.q, first + query, length - query, shape.heads, head);
     load_rows<D, ROWS> (to + passing<D>::tile, in.dout, first + query, length - query, shape.heads, head);
@@ -165,7 +206,7 @@ backward_keys (bf16 *dk, bf16 *dv, inputs in, dev_attention shape, dev_batch bat
       copy_commit ();
       copy_wait<STAGES - 1> ();
       __syncthreads ();
-      int head = group * per_group + i / tiles, query = start + i % tiles * ROWS;
+      int head = first_head + i / tiles, query = start + i % tiles * ROWS;
       const bf16 *query_tile = streamed + i % STAGES * 2 * passing<D>::tile;
       const bf16 *dout_tile = query_tile + passing<D>::tile;
       float weights[ROWS / 8][4];
@@ -203,6 +244,16 @@ backward_keys (bf16 *dk, bf16 *dv, inputs in, dev_attention shape, dev_batch bat
   __syncthreads ();
   int row = start + warp * 16;
   bf16 *stage = key_tile + warp * 16 * tile_row<D>::stride;
+  if (partial)
+    {
+      int64_t count_all = (int64_t) batch.tokens * shape.groups * D;
+      if constexpr (WITH_K)
+        store_partial<D> (partial + blockIdx.z * count_all, sum_k, first + row, length - row, shape.groups, group);
+      if constexpr (WITH_V)
+        store_partial<D> (partial + (gridDim.z + blockIdx.z) * count_all, sum_v, first + row, length - row, shape.groups,
+                          group);
+      return;
+    }
   if constexpr (WITH_K)
     store_sum<D> (dk, sum_k, stage, shape.scale, first + row, length - row, shape.groups, group);
   if constexpr (WITH_V)
@@ -288,7 +339,14 @@ launch (struct dev_context *context, void *dq, void *dk, void *dv, inputs in, co
   int tiles = ceil_div (batch->tokens, OWN) + batch->sequences;
   if (bytes > context->shared_limit)
     return false;
-  dim3 key_grid (tiles, shape->groups), query_grid (tiles, shape->heads);
+  /* The heads of a group side by side where the workspace holds their sums, one after the other elsewhere. */
+  int parts = shape->heads / shape->groups;
+  int64_t count = (int64_t) batch->tokens * shape->groups * D;
+  size_t before = dev_align ((size_t) batch->tokens * shape->heads * sizeof (float));
+  if (parts == 1 || before + 2 * parts * count * sizeof (float) > context->workspace_size)
+    parts = 1;
+  float *partial = parts > 1 ? (float *) (context->workspace + before) : NULL;
+  dim3 key_grid (tiles, shape->groups, parts), query_grid (tiles, shape->heads);
   bf16 *out_q = (bf16 *) dq, *out_k = (bf16 *) dk, *out_v = (bf16 *) dv;
   cudaError_t error
       = cudaFuncSetAttribute (backward_queries<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
@@ -298,7 +356,7 @@ launch (struct dev_context *context, void *dq, void *dk, void *dv, inputs in, co
         error = cudaFuncSetAttribute (backward_keys<D, true, true>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
       if (error)
         return false;
-      backward_keys<D, true, true><<<key_grid, THREADS, bytes, context->stream>>> (out_k, out_v, in, *shape, *batch);
+      backward_keys<D, true, true><<<key_grid, THREADS, bytes, context->stream>>> (out_k, out_v, partial, in, *shape, *batch);
     }
   else
     {
@@ -308,9 +366,11 @@ launch (struct dev_context *context, void *dq, void *dk, void *dv, inputs in, co
         error = cudaFuncSetAttribute (backward_keys<D, false, true>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
       if (error)
         return false;
-      backward_keys<D, true, false><<<key_grid, THREADS, bytes, context->stream>>> (out_k, out_v, in, *shape, *batch);
-      backward_keys<D, false, true><<<key_grid, THREADS, bytes, context->stream>>> (out_k, out_v, in, *shape, *batch);
+      backward_keys<D, true, false><<<key_grid, THREADS, bytes, context->stream>>> (out_k, out_v, partial, in, *shape, *batch);
+      backward_keys<D, false, true><<<key_grid, THREADS, bytes, context->stream>>> (out_k, out_v, partial, in, *shape, *batch);
     }
+  if (partial)
+    merge_heads<<<ceil_div (count / 4, 256), 256, 0, context->stream>>> (out_k, out_v, partial, parts, count, shape->scale);
   backward_queries<D><<<query_grid, THREADS, bytes, context->stream>>> (out_q, in, *shape, *batch);
   CUDA_LAUNCHED (context, "attention_backward");
   return true;

@@ -580,11 +580,11 @@ cuda_graph_free (struct dev_graph *graph)
   free (graph);
 }
 
-/* Logits of up to 1024 rows and their gradients, or what the sums over rows of the other ops take. */
+/* Logits of up to 2048 rows and their gradients, or what the sums over rows of the other ops take. */
 size_t
 cuda_workspace_size (int vocabulary, int max_context, int head_size, int width)
 {
-  size_t head = (size_t) vocabulary * 6 * 1024 + ((size_t) vocabulary / 8192 + 1) * 1024 * 32;
+  size_t head = (size_t) vocabulary * 6 * 2048 + ((size_t) vocabulary / 8192 + 1) * 2048 * 32;
   size_t rows = (size_t) width * sizeof (float) * 1024;
   size_t attention = (size_t) head_size * 4 * 16384;
   size_t most = head > rows ? head : rows;

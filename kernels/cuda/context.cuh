@@ -234,6 +234,8 @@ void cuda_head_forward (struct dev_context *, float *, float *, float *, const v
 void cuda_head_backward (struct dev_context *, void *, float *, const float *, const float *, const float *,
                          const float *, const void *, const struct dev_matrix *, const int32_t *, float, int,
                          enum dev_type);
+void cuda_head_both (struct dev_context *, float *, float *, float *, void *, float *, const float *, const void *,
+                     const struct dev_matrix *, const int32_t *, float, int, enum dev_type);
 void cuda_head_logits (struct dev_context *, float *, const void *, const struct dev_matrix *, int, enum dev_type);
 void cuda_head_sample (struct dev_context *, int32_t *, float *, const void *, const struct dev_matrix *, float,
                        uint64_t, const struct dev_random *, const int32_t *, int, const uint8_t *, int,

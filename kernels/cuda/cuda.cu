@@ -58,6 +58,7 @@ make_table (void)
   OP (swiglu_backward);
   OP (head_forward);
   OP (head_backward);
+  OP (head_both);
   OP (head_logits);
   OP (head_sample);
   OP (value_forward);

@@ -7,7 +7,7 @@
 
 #include <math.h> // defines: INFINITY
 
-#define MOST_ROWS 1024
+#define MOST_ROWS 2048
 #define PART 8192 // vocabulary entries of a part
 #define THREADS 256
 #define MOST_FORBIDDEN 64
@@ -201,23 +201,38 @@ finish_rows (float *logp, float *entropy, float *lse, int32_t *targets, const pa
     entropy[row] = (float) (log_sum - (double) total.weighted / total.sum);
 }
 
-/* Block (part, row): dL/dz of a row from its logits, written as T; T float is in place. */
+/* Block (part, row): dL/dz of a row from its logits, written as T; T float is in place. dentropy NULL is zero. Where
+ * rows allow it a thread takes four neighbours. */
 template <typename T>
 __global__ void
 row_gradients (T *to, const float *logits, const float *dlogp, const float *dentropy, const float *entropy,
                const float *lse, const int32_t *targets, float inverse_temperature, int vocabulary)
 {
   int row = blockIdx.y, start = blockIdx.x * PART, end = min (start + PART, vocabulary);
-  float own_lse = lse[row], own_entropy = entropy[row], dp = dlogp[row], dh = dentropy[row];
-  int target = targets[row];
-  for (int v = start + threadIdx.x; v < end; v += THREADS)
+  float own_lse = lse[row], own_entropy = entropy[row], dp = dlogp[row], dh = dentropy ? dentropy[row] : 0.0f;
+  int target = targets[row], step = vocabulary % 4 == 0 ? 4 : 1;
+  for (int v = start + threadIdx.x * step; v < end; v += THREADS * step)
     {
       int64_t at = (int64_t) row * vocabulary + v;
-      float log_p = logits[at] * inverse_temperature - own_lse;
-      float d = -__expf (log_p) * (dp + dh * (log_p + own_entropy)) * inverse_temperature;
-      if (v == target)
-        d += dp * inverse_temperature;
-      to[at] = (T) d;
+      float z[4];
+      if (step == 4)
+        load_pack (z, logits + at);
+      else
+        z[0] = logits[at];
+#pragma unroll
+      for (int k = 0; k < 4; k++)
+        {
+          if (k >= step)
+            break;
+          float log_p = z[k] * inverse_temperature - own_lse;
+          z[k] = -__expf (log_p) * (dp + dh * (log_p + own_entropy)) * inverse_temperature;
+          if (v + k == target)
+            z[k] += dp * inverse_temperature;
+        }
+      if (step == 4)
+        store_pack (to + at, z);
+      else
+        to[at] = (T) z[0];
     }
 }
 
@@ -271,6 +286,53 @@ chunk_logits (struct dev_context *context, float *logits, const void *h, const s
                  w->rows, w->cols);
 }
 
+/* What the passes over a chunk of rows have in common. */
+struct head_job
+{
+  const void *h;
+  const struct dev_matrix *w;
+  const int32_t *targets;
+  float inverse_temperature;
+  enum dev_type type;
+};
+
+static void
+chunk_statistics (struct dev_context *context, const struct chunk *c, const struct head_job *job, int first, int count,
+                  float *logp, float *entropy, float *lse)
+{
+  sampler none = { 0, NULL, NULL, 0, NULL };
+  int vocabulary = job->w->rows;
+  row_parts<CHOICE_NONE><<<dim3 (c->n_parts, count), THREADS, 0, context->stream>>> (
+      c->parts, c->logits, vocabulary, vocabulary, job->inverse_temperature, none, 0);
+  finish_rows<<<ceil_div (count, 64), 64, 0, context->stream>>> (
+      logp + first, entropy + first, lse + first, (int32_t *) job->targets + first, c->parts, c->n_parts, c->logits,
+      vocabulary, job->inverse_temperature, count, false);
+  CUDA_LAUNCHED (context, "head_forward");
+}
+
+static void
+chunk_gradients (struct dev_context *context, const struct chunk *c, const struct head_job *job, int first, int count,
+                 void *dh, float *dw, const float *dlogp, const float *dentropy, const float *entropy,
+                 const float *lse)
+{
+  const struct dev_matrix *w = job->w;
+  dim3 grid (c->n_parts, count);
+  if (dentropy)
+    dentropy += first;
+  if (job->type == DEV_BF16)
+    row_gradients<<<grid, THREADS, 0, context->stream>>> (c->gradients, c->logits, dlogp + first, dentropy,
+                                                          entropy + first, lse + first, job->targets + first,
+                                                          job->inverse_temperature, w->rows);
+  else
+    row_gradients<<<grid, THREADS, 0, context->stream>>> (c->logits, c->logits, dlogp + first, dentropy,
+                                                          entropy + first, lse + first, job->targets + first,
+                                                          job->inverse_temperature, w->rows);
+  CUDA_LAUNCHED (context, "head_backward");
+  const void *dz = job->type == DEV_BF16 ? (void *) c->gradients : (void *) c->logits;
+  cuda_linear_backward (context, (void *) row_of (dh, first, w->cols, job->type), dw, dz,
+                        row_of (job->h, first, w->cols, job->type), w, count, job->type);
+}
+
 void
 cuda_head_forward (struct dev_context *context, float *logp, float *entropy, float *lse, const void *h,
                    const struct dev_matrix *w, const int32_t *targets, float temperature, int n, enum dev_type type)
@@ -278,17 +340,12 @@ cuda_head_forward (struct dev_context *context, float *logp, float *entropy, flo
   if (!cuda_enter (context) || n <= 0)
     return;
   struct chunk c = chunk_init (context, w->rows, n);
-  sampler none = { 0, NULL, NULL, 0, NULL };
+  struct head_job job = { h, w, targets, 1.0f / temperature, type };
   for (int first = 0; first < n && !context->status; first += c.rows)
     {
       int count = n - first < c.rows ? n - first : c.rows;
       chunk_logits (context, c.logits, h, w, first, count, type);
-      row_parts<CHOICE_NONE><<<dim3 (c.n_parts, count), THREADS, 0, context->stream>>> (
-          c.parts, c.logits, w->rows, w->rows, 1.0f / temperature, none, 0);
-      finish_rows<<<ceil_div (count, 64), 64, 0, context->stream>>> (
-          logp + first, entropy + first, lse + first, (int32_t *) targets + first, c.parts, c.n_parts, c.logits,
-          w->rows, 1.0f / temperature, count, false);
-      CUDA_LAUNCHED (context, "head_forward");
+      chunk_statistics (context, &c, &job, first, count, logp, entropy, lse);
     }
 }
 
@@ -300,23 +357,30 @@ cuda_head_backward (struct dev_context *context, void *dh, float *dw, const floa
   if (!cuda_enter (context) || n <= 0)
     return;
   struct chunk c = chunk_init (context, w->rows, n);
+  struct head_job job = { h, w, targets, 1.0f / temperature, type };
   for (int first = 0; first < n && !context->status; first += c.rows)
     {
       int count = n - first < c.rows ? n - first : c.rows;
-      dim3 grid (c.n_parts, count);
       chunk_logits (context, c.logits, h, w, first, count, type);
-      if (type == DEV_BF16)
-        row_gradients<<<grid, THREADS, 0, context->stream>>> (c.gradients, c.logits, dlogp + first, dentropy + first,
-                                                              entropy + first, lse + first, targets + first,
-                                                              1.0f / temperature, w->rows);
-      else
-        row_gradients<<<grid, THREADS, 0, context->stream>>> (c.logits, c.logits, dlogp + first, dentropy + first,
-                                                              entropy + first, lse + first, targets + first,
-                                                              1.0f / temperature, w->rows);
-      CUDA_LAUNCHED (context, "head_backward");
-      const void *dz = type == DEV_BF16 ? (void *) c.gradients : (void *) c.logits;
-      cuda_linear_backward (context, (void *) row_of (dh, first, w->cols, type), dw, dz,
-                            row_of (h, first, w->cols, type), w, count, type);
+      chunk_gradients (context, &c, &job, first, count, dh, dw, dlogp, dentropy, entropy, lse);
+    }
+}
+
+void
+cuda_head_both (struct dev_context *context, float *logp, float *entropy, float *lse, void *dh, float *dw,
+                const float *dlogp, const void *h, const struct dev_matrix *w, const int32_t *targets,
+                float temperature, int n, enum dev_type type)
+{
+  if (!cuda_enter (context) || n <= 0)
+    return;
+  struct chunk c = chunk_init (context, w->rows, n);
+  struct head_job job = { h, w, targets, 1.0f / temperature, type };
+  for (int first = 0; first < n && !context->status; first += c.rows)
+    {
+      int count = n - first < c.rows ? n - first : c.rows;
+      chunk_logits (context, c.logits, h, w, first, count, type);
+      chunk_statistics (context, &c, &job, first, count, logp, entropy, lse);
+      chunk_gradients (context, &c, &job, first, count, dh, dw, dlogp, NULL, entropy, lse);
     }
 }
 

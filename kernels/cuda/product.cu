@@ -2,7 +2,9 @@
 
 /* Products by cuBLASLt, with one algorithm per shape, chosen once.
  *
- * The number of rows enters the choice by a bucket only. In deterministic mode it does not enter at all: every forward
+ * The number of rows enters the choice by a bucket only. The candidates that the library proposes are timed where the
+ * result may be written more than once; the weights are read from memory then, as they are in a pass.
+ * In deterministic mode nothing is timed and the number of rows does not enter at all: every forward
  * product of a matrix takes the algorithm that suits 256 rows, without splitting k, so that a row's sum
  * runs in the same order whatever the call. A self-test at start-up checks that; where it fails, or where the library
  * has no algorithm for a shape, a plain kernel of our own multiplies. */
@@ -33,6 +35,7 @@ struct cuda_products
 {
   cublasLtHandle_t handle;
   void *workspace;
+  cudaEvent_t start, end;
   struct entry *cache;
   int used;
   bool rows_equal; // the self-test passed
@@ -96,12 +99,15 @@ alignment_of (const void *a, const void *b, const void *c)
   return (int) (bits & (~bits + 1));
 }
 
-static bool
-find_algorithm (struct cuda_products *self, const struct key *key, cublasLtMatmulAlgo_t *algorithm)
+#define CANDIDATES 12
+#define TIMINGS 3
+
+/* Candidates for the key's shape, best first by the library's own estimate. */
+static int
+list_algorithms (struct cuda_products *self, const struct key *key, cublasLtMatmulHeuristicResult_t *results, int most)
 {
   struct call call;
   cublasLtMatmulPreferenceOpaque_t preference;
-  cublasLtMatmulHeuristicResult_t result;
   size_t workspace = LIBRARY_WORKSPACE;
   uint32_t schemes = key->deterministic ? CUBLASLT_REDUCTION_SCHEME_NONE : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   uint32_t alignment = (uint32_t) key->alignment;
@@ -119,16 +125,89 @@ find_algorithm (struct cuda_products *self, const struct key *key, cublasLtMatmu
   for (int i = 0; i < 4; i++)
     cublasLtMatmulPreferenceSetAttribute (&preference, operands[i], &alignment, sizeof alignment);
   cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic (self->handle, &call.operation, &call.a, &call.b, &call.c,
-                                                          &call.c, &preference, 1, &result, &found);
-  if (status != CUBLAS_STATUS_SUCCESS || found < 1 || result.state != CUBLAS_STATUS_SUCCESS)
+                                                          &call.c, &preference, most, results, &found);
+  return status == CUBLAS_STATUS_SUCCESS ? found : 0;
+}
+
+/* One product as it is called. */
+struct job
+{
+  enum cuda_product kind;
+  enum dev_type c_type, type;
+  void *c;
+  const void *a, *b;
+  int m, n, k;
+};
+
+static cublasStatus_t
+run_job (struct dev_context *context, const struct job *job, const cublasLtMatmulAlgo_t *algorithm)
+{
+  struct cuda_products *self = context->products;
+  struct call call;
+  float alpha = 1.0f;
+  call_init (&call, job->kind, job->c_type, job->type, job->m, job->n, job->k);
+  return cublasLtMatmul (self->handle, &call.operation, &alpha, job->b, &call.a, job->a, &call.b, &call.beta, job->c,
+                         &call.c, job->c, &call.c, algorithm, self->workspace, LIBRARY_WORKSPACE, context->stream);
+}
+
+/* Milliseconds of an algorithm, the best of some calls; negative where it fails. The cache is filled with other things
+ * first. */
+static float
+time_algorithm (struct dev_context *context, const struct job *job, const cublasLtMatmulAlgo_t *algorithm)
+{
+  struct cuda_products *self = context->products;
+  float best = -1;
+  for (int i = 0; i < TIMINGS; i++)
+    {
+      float each = 0;
+      cudaMemsetAsync (self->workspace, 0, LIBRARY_WORKSPACE, context->stream);
+      cudaEventRecord (self->start, context->stream);
+      if (run_job (context, job, algorithm) != CUBLAS_STATUS_SUCCESS)
+        return -1;
+      cudaEventRecord (self->end, context->stream);
+      if (cudaEventSynchronize (self->end) != cudaSuccess
+          || cudaEventElapsedTime (&each, self->start, self->end) != cudaSuccess)
+        return -1;
+      if (i > 0 && (best < 0 || each < best))
+        best = each;
+    }
+  return best;
+}
+
+/* Whether candidates may be timed: the mode allows it, the result is not a sum, and nothing is being recorded. */
+static bool
+may_time (const struct dev_context *context, const struct job *job)
+{
+  return !context->deterministic && job->kind != PRODUCT_WEIGHT && !context->recording;
+}
+
+static bool
+find_algorithm (struct dev_context *context, const struct key *key, const struct job *job,
+                cublasLtMatmulAlgo_t *algorithm)
+{
+  cublasLtMatmulHeuristicResult_t results[CANDIDATES];
+  bool timed = may_time (context, job);
+  int found = list_algorithms (context->products, key, results, timed ? CANDIDATES : 1), best = 0;
+  float best_time = -1;
+  if (found < 1 || results[0].state != CUBLAS_STATUS_SUCCESS)
     return false;
-  *algorithm = result.algo;
+  for (int i = 0; timed && found > 1 && i < found; i++)
+    {
+      float each = results[i].state == CUBLAS_STATUS_SUCCESS ? time_algorithm (context, job, &results[i].algo) : -1;
+      if (each >= 0 && (best_time < 0 || each < best_time * 0.98f))
+        {
+          best_time = each;
+          best = i;
+        }
+    }
+  *algorithm = results[best].algo;
   return true;
 }
 
 static struct entry *
-find_entry (struct cuda_products *self, const struct key *key)
+find_entry (struct dev_context *context, const struct key *key, const struct job *job)
 {
+  struct cuda_products *self = context->products;
   const unsigned char *bytes = (const unsigned char *) key;
   uint32_t hash = 2166136261u;
   for (size_t i = 0; i < sizeof *key; i++)
@@ -146,7 +225,7 @@ find_entry (struct cuda_products *self, const struct key *key)
       if (!entry->state)
         {
           entry->key = *key;
-          entry->state = find_algorithm (self, key, &entry->algorithm) ? 1 : 2;
+          entry->state = find_algorithm (context, key, job, &entry->algorithm) ? 1 : 2;
           self->used++;
         }
       return entry;
@@ -236,15 +315,11 @@ cuda_multiply (struct dev_context *context, enum cuda_product kind, void *c, enu
   key.m = equal_rows ? DETERMINISTIC_ROWS : kind == PRODUCT_WEIGHT ? m : bucket_of (m);
   key.n = n;
   key.k = kind == PRODUCT_WEIGHT ? bucket_of (k) : k;
-  struct entry *entry = find_entry (self, &key);
+  struct job job = { kind, c_type, type, c, a, b, m, n, k };
+  struct entry *entry = find_entry (context, &key, &job);
   if (entry->state == 1 && (!equal_rows || self->rows_equal))
     {
-      struct call call;
-      float alpha = 1.0f;
-      call_init (&call, kind, c_type, type, m, n, k);
-      cublasStatus_t status
-          = cublasLtMatmul (self->handle, &call.operation, &alpha, b, &call.a, a, &call.b, &call.beta, c, &call.c, c,
-                            &call.c, &entry->algorithm, self->workspace, LIBRARY_WORKSPACE, context->stream);
+      cublasStatus_t status = run_job (context, &job, &entry->algorithm);
       if (status == CUBLAS_STATUS_SUCCESS)
         return;
       if (status != CUBLAS_STATUS_NOT_SUPPORTED && status != CUBLAS_STATUS_INVALID_VALUE)
@@ -326,6 +401,8 @@ cuda_products_new (struct dev_context *context)
       return NULL;
     }
   cuda_ok (context, cudaMalloc (&self->workspace, LIBRARY_WORKSPACE), "the workspace of cuBLASLt");
+  cuda_ok (context, cudaEventCreate (&self->start), "cudaEventCreate");
+  cuda_ok (context, cudaEventCreate (&self->end), "cudaEventCreate");
   context->products = self;
   self_test (context, self);
   return self;
@@ -338,6 +415,10 @@ cuda_products_free (struct cuda_products *self)
     return;
   if (self->handle)
     cublasLtDestroy (self->handle);
+  if (self->start)
+    cudaEventDestroy (self->start);
+  if (self->end)
+    cudaEventDestroy (self->end);
   cudaFree (self->workspace);
   free (self->cache);
   free (self);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* From raw projections to queries, keys and values: bias, norm per head, rotary position (Su et al. 2021, halves
- * layout), and the write into the rows of the KV cache. A warp works on one head: each lane holds elements i and
- * i + D/2 for its i. */
+ * layout), and the write into the rows of the KV cache. In the general kernels a warp works on one head: each lane holds
+ * elements i and i + D/2 for its i. In the wide ones, for sizes of 16 times a power of two, a thread holds eight
+ * elements i.. and their partners, and D/16 neighbouring threads are a head. */
 
 #include "kernels/cuda/context.cuh"
 
@@ -241,6 +242,212 @@ qkv_backward (T *draw, float *bias_sums, float *q_sums, float *k_sums, const T *
     }
 }
 
+/* Eight elements of a head and their partners. */
+struct wide
+{
+  float first[8], second[8];
+};
+
+template <typename T>
+__device__ __forceinline__ void
+load_wide (wide &x, const T *from, int half)
+{
+  load_pack (x.first, from);
+  load_pack (x.second, from + half);
+}
+
+template <typename T>
+__device__ __forceinline__ void
+store_wide (T *to, const wide &x, int half)
+{
+  store_pack (to, x.first);
+  store_pack (to + half, x.second);
+}
+
+/* Sum over the `lanes` neighbouring threads of a head. */
+__device__ __forceinline__ float
+dot_wide (const wide &a, const wide &b, int lanes)
+{
+  float sum = 0;
+#pragma unroll
+  for (int k = 0; k < 8; k++)
+    sum += a.first[k] * b.first[k] + a.second[k] * b.second[k];
+  for (int offset = lanes / 2; offset; offset /= 2)
+    sum += __shfl_xor_sync (FULL_MASK, sum, offset);
+  return sum;
+}
+
+__device__ __forceinline__ void
+rotate_wide (wide &x, const float *cosine, const float *sine, float sign)
+{
+  float c[8], s[8];
+  load_pack (c, cosine);
+  load_pack (s, sine);
+#pragma unroll
+  for (int k = 0; k < 8; k++)
+    {
+      float a = x.first[k], b = x.second[k], turned = s[k] * sign;
+      x.first[k] = a * c[k] - b * turned;
+      x.second[k] = b * c[k] + a * turned;
+    }
+}
+
+template <typename T>
+__global__ void
+wide_forward (T *q, T *keys, T *values, const T *raw, dev_qkv qkv, dev_attention shape, dev_batch batch)
+{
+  int heads = shape.heads, groups = shape.groups, size = shape.head_size, half = size / 2, lanes = half / 8;
+  int all = heads + 2 * groups, i = threadIdx.x % lanes * 8;
+  int64_t task = ((int64_t) blockIdx.x * blockDim.x + threadIdx.x) / lanes;
+  /* Threads beyond the last head stay for the sums over lanes. */
+  bool inside = task < (int64_t) batch.tokens * all;
+  task = inside ? task : 0;
+  int t = (int) (task / all), index = (int) (task % all);
+  wide x, other;
+  load_wide (x, raw + task * size + i, half);
+  if (qkv.bias)
+    {
+      load_wide (other, (const T *) qkv.bias + (int64_t) index * size + i, half);
+#pragma unroll
+      for (int k = 0; k < 8; k++)
+        {
+          x.first[k] += other.first[k];
+          x.second[k] += other.second[k];
+        }
+    }
+  if (qkv.q_norm)
+    {
+      const T *norm = (const T *) (index < heads ? qkv.q_norm : qkv.k_norm);
+      float r = 1.0f / sqrtf (dot_wide (x, x, lanes) / size + qkv.eps);
+      load_wide (other, norm + i, half);
+#pragma unroll
+      for (int k = 0; k < 8 && index < heads + groups; k++)
+        {
+          x.first[k] *= other.first[k] * r;
+          x.second[k] *= other.second[k] * r;
+        }
+    }
+  if (!inside)
+    return;
+  if (index < heads + groups)
+    {
+      int64_t position = batch.positions[t];
+      rotate_wide (x, qkv.rope_cos + position * half + i, qkv.rope_sin + position * half + i, 1.0f);
+    }
+  int64_t slot = batch.slots ? batch.slots[t] : t;
+  if (index < heads)
+    store_wide (q + ((int64_t) t * heads + index) * size + i, x, half);
+  else if (index < heads + groups)
+    store_wide (keys + (slot * groups + index - heads) * size + i, x, half);
+  else
+    store_wide (values + (slot * groups + index - heads - groups) * size + i, x, half);
+}
+
+#define WIDE_THREADS 128
+
+/* Adds what the threads that share elements have summed, in the order of the threads, and stores it. */
+__device__ __forceinline__ void
+store_wide_sums (float *to, const wide &sum, float *shared, int size, int lanes)
+{
+  int row = threadIdx.x / lanes, rows = WIDE_THREADS / lanes, i = threadIdx.x % lanes * 8;
+  __syncthreads ();
+  store_wide (shared + row * size + i, sum, size / 2);
+  __syncthreads ();
+  for (int d = threadIdx.x; d < size; d += WIDE_THREADS)
+    {
+      float total = 0;
+      for (int r = 0; r < rows; r++)
+        total += shared[r * size + d];
+      to[d] = total;
+    }
+}
+
+/* As qkv_backward: block (part, index), places of the partial sums. */
+template <typename T>
+__global__ void __launch_bounds__ (WIDE_THREADS)
+wide_backward (T *draw, float *bias_sums, float *q_sums, float *k_sums, const T *dq, const T *dk, const T *dv,
+               const T *raw, dev_qkv qkv, dev_attention shape, dev_batch batch)
+{
+  __shared__ __align__ (16) float shared[WIDE_THREADS * 16];
+  int heads = shape.heads, groups = shape.groups, size = shape.head_size, half = size / 2, lanes = half / 8;
+  int all = heads + 2 * groups, index = blockIdx.y, part = blockIdx.x, i = threadIdx.x % lanes * 8;
+  int first = (int) ((int64_t) batch.tokens * part / gridDim.x);
+  int last = (int) ((int64_t) batch.tokens * (part + 1) / gridDim.x);
+  bool is_q = index < heads, is_k = !is_q && index < heads + groups;
+  const T *norm = (const T *) (is_q ? qkv.q_norm : is_k ? qkv.k_norm : NULL);
+  const T *from = is_q ? dq + (int64_t) index * size : is_k ? dk + (int64_t) (index - heads) * size
+                                                            : dv + (int64_t) (index - heads - groups) * size;
+  int64_t stride = (int64_t) (is_q ? heads : groups) * size;
+  wide dbias = {}, dnorm = {};
+  for (int base = first; base < last; base += WIDE_THREADS / lanes)
+    {
+      int t = base + threadIdx.x / lanes;
+      bool inside = t < last;
+      t = inside ? t : first;
+      wide d;
+      load_wide (d, from + t * stride + i, half);
+      if (is_q || is_k)
+        {
+          int64_t position = batch.positions[t];
+          rotate_wide (d, qkv.rope_cos + position * half + i, qkv.rope_sin + position * half + i, -1.0f);
+        }
+      if (norm)
+        {
+          wide x, weight;
+          load_wide (x, raw + ((int64_t) t * all + index) * size + i, half);
+          if (qkv.bias)
+            {
+              load_wide (weight, (const T *) qkv.bias + (int64_t) index * size + i, half);
+#pragma unroll
+              for (int k = 0; k < 8; k++)
+                {
+                  x.first[k] += weight.first[k];
+                  x.second[k] += weight.second[k];
+                }
+            }
+          load_wide (weight, norm + i, half);
+          float r = 1.0f / sqrtf (dot_wide (x, x, lanes) / size + qkv.eps);
+#pragma unroll
+          for (int k = 0; k < 8; k++)
+            {
+              dnorm.first[k] += inside ? d.first[k] * x.first[k] * r : 0.0f;
+              dnorm.second[k] += inside ? d.second[k] * x.second[k] * r : 0.0f;
+              d.first[k] *= weight.first[k];
+              d.second[k] *= weight.second[k];
+            }
+          float mean = dot_wide (d, x, lanes) * r * r / size;
+#pragma unroll
+          for (int k = 0; k < 8; k++)
+            {
+              d.first[k] = r * (d.first[k] - x.first[k] * mean);
+              d.second[k] = r * (d.second[k] - x.second[k] * mean);
+            }
+        }
+      if (!inside)
+        continue;
+#pragma unroll
+      for (int k = 0; k < 8; k++)
+        {
+          dbias.first[k] += d.first[k];
+          dbias.second[k] += d.second[k];
+        }
+      store_wide (draw + ((int64_t) t * all + index) * size + i, d, half);
+    }
+  if (bias_sums)
+    store_wide_sums (bias_sums + ((int64_t) part * all + index) * size, dbias, shared, size, lanes);
+  float *norm_sums = is_q ? q_sums : is_k ? k_sums : NULL;
+  if (norm_sums)
+    store_wide_sums (norm_sums + ((int64_t) part * (is_q ? heads : groups) + (is_q ? index : index - heads)) * size, dnorm,
+                     shared, size, lanes);
+}
+
+static bool
+is_wide (const struct dev_attention *shape)
+{
+  int lanes = shape->head_size / 16;
+  return shape->head_size % 16 == 0 && lanes > 0 && lanes <= 16 && (lanes & (lanes - 1)) == 0;
+}
+
 static bool
 check_size (struct dev_context *context, const struct dev_attention *shape)
 {
@@ -260,7 +467,13 @@ cuda_qkv_forward (struct dev_context *context, void *q, const struct dev_kv *kv,
   if (!cuda_enter (context) || !check_size (context, shape) || tasks <= 0)
     return;
   int blocks = ceil_div (tasks, WARPS), threads = WARPS * WARP;
-  if (shape->head_size % 4 == 0)
+  if (is_wide (shape))
+    {
+      int lanes = shape->head_size / 16;
+      WITH_TYPE (type, (wide_forward<T><<<ceil_div (tasks * lanes, WIDE_THREADS), WIDE_THREADS, 0, context->stream>>> (
+                           (T *) q, (T *) kv->k, (T *) kv->v, (const T *) raw, *qkv, *shape, *batch)));
+    }
+  else if (shape->head_size % 4 == 0)
     WITH_TYPE (type, (qkv_forward<T, 2><<<blocks, threads, 0, context->stream>>> (
                          (T *) q, (T *) kv->k, (T *) kv->v, (const T *) raw, *qkv, *shape, *batch)));
   else
@@ -287,7 +500,11 @@ cuda_qkv_backward (struct dev_context *context, void *draw, float *dbias, float 
   float *q_sums = qkv->q_norm && dq_norm ? sums + (size_t) parts * all * size : NULL;
   float *k_sums = qkv->k_norm && dk_norm ? sums + (size_t) parts * (all + heads) * size : NULL;
   dim3 grid (parts, all);
-  if (size % 4 == 0)
+  if (is_wide (shape))
+    WITH_TYPE (type, (wide_backward<T><<<grid, WIDE_THREADS, 0, context->stream>>> (
+                         (T *) draw, bias_sums, q_sums, k_sums, (const T *) dq, (const T *) dk, (const T *) dv,
+                         (const T *) raw, *qkv, *shape, *batch)));
+  else if (size % 4 == 0)
     WITH_TYPE (type, (qkv_backward<T, 2><<<grid, WARPS * WARP, 0, context->stream>>> (
                          (T *) draw, bias_sums, q_sums, k_sums, (const T *) dq, (const T *) dk, (const T *) dv,
                          (const T *) raw, *qkv, *shape, *batch)));

@@ -288,6 +288,18 @@ head_backward (struct dev_context *c, void *dh, float *dw, const float *dlogp, c
 }
 
 static void
+head_both (struct dev_context *c, float *logp, float *entropy, float *lse, void *dh, float *dw, const float *dlogp,
+           const void *h, const struct dev_matrix *w, const int32_t *targets, float temperature, int n,
+           enum dev_type type)
+{
+  struct dev_matrix m = matrix (w);
+  push ();
+  real->head_both (c, there (logp), there (entropy), there (lse), there (dh), there (dw), there (dlogp), there (h), &m,
+                   there (targets), temperature, n, type);
+  pull ();
+}
+
+static void
 head_logits (struct dev_context *c, float *logits, const void *h, const struct dev_matrix *w, int n,
              enum dev_type type)
 {
@@ -375,6 +387,7 @@ mirror_open (const struct dev_ops *backend, size_t workspace, int deterministic,
   OP (swiglu_backward);
   OP (head_forward);
   OP (head_backward);
+  OP (head_both);
   OP (head_logits);
   OP (head_sample);
   OP (value_forward);

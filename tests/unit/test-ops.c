@@ -497,6 +497,16 @@ check_head (Fixture *f)
   double limit = f->type == DEV_BF16 ? 1e-2 : 2e-5;
   assert_near ("head dh", dh, want_dh, (size_t) n * width, f->type, limit);
   assert_near ("head dw", dw, want_dw, (size_t) vocabulary * width, DEV_F32, limit);
+  float *both = take (f, 3 * n * 4), *both_dw = zeros (f, (size_t) vocabulary * width);
+  memset (dentropy, 0, n * 4);
+  memset (want_dw, 0, (size_t) vocabulary * width * 4);
+  f->reference->head_backward (f->context, want_dh, want_dw, dlogp, dentropy, want + n, want + 2 * n, h, &w,
+                               targets, temperature, n, f->type);
+  f->ops->head_both (f->context, both, both + n, both + 2 * n, dh, both_dw, dlogp, h, &w, targets, temperature, n,
+                     f->type);
+  assert_near ("head log-prob of both", both, want, n, DEV_F32, 5e-6);
+  assert_near ("head dh of both", dh, want_dh, (size_t) n * width, f->type, limit);
+  assert_near ("head dw of both", both_dw, want_dw, (size_t) vocabulary * width, DEV_F32, limit);
 }
 
 static void
