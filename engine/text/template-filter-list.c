@@ -107,10 +107,11 @@ filter_reverse (PlumbEval *e, const PlumbValue *self, const PlumbArgs *args)
 static gboolean
 is_selected (PlumbEval *e, const PlumbValue *value, const PlumbArgs *args, gsize used)
 {
-  PlumbArgs rest = { args->values + used + 1, args->n - used - 1, args->names, args->named, args->n_named };
+  PlumbArgs rest;
 
   if (args->n <= used)
     return plumb_value_is_true (value);
+  rest = (PlumbArgs){ args->values + used + 1, args->n - used - 1, args->names, args->named, args->n_named };
   if (args->values[used].kind != VALUE_STRING)
     {
       plumb_eval_fail (e, "the name of a test is a text");
@@ -168,7 +169,8 @@ filter_map (PlumbEval *e, const PlumbValue *self, const PlumbArgs *args)
   const PlumbList *items = plumb_eval_items (e, self);
   const PlumbValue *path = plumb_arg (args, G_MAXSIZE, "attribute");
   const PlumbValue *otherwise = plumb_arg (args, G_MAXSIZE, "default");
-  PlumbArgs rest = { args->values + 1, args->n - (args->n > 0), args->names, args->named, args->n_named };
+  gsize used = args->n > 0;
+  PlumbArgs rest = { used > 0 ? args->values + 1 : NULL, args->n - used, args->names, args->named, args->n_named };
   PlumbValue list = new_list (e);
 
   if (path == NULL && (args->n == 0 || args->values[0].kind != VALUE_STRING))

@@ -63,10 +63,11 @@ tokenizer_new (const char *dir)
 static gboolean
 read_merge_lines (PlumbTokenizer *tokenizer, GBytes *merges, GError **error)
 {
-  const char *next = g_bytes_get_data (merges, NULL);
-  const char *end = next + g_bytes_get_size (merges);
+  gsize length;
+  const char *next = g_bytes_get_data (merges, &length);
+  const char *end = next != NULL ? next + length : NULL;
 
-  for (gboolean first = TRUE; next < end; first = FALSE)
+  for (gboolean first = TRUE; next != NULL && next < end; first = FALSE)
     {
       const char *stop = memchr (next, '\n', end - next);
       const char *after = stop != NULL ? stop + 1 : end;

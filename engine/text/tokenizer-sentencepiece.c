@@ -222,8 +222,10 @@ read_normalizer (Model *model, const Field *spec)
 static gboolean
 read_message (Model *model, GBytes *bytes, GError **error)
 {
-  const guint8 *start = g_bytes_get_data (bytes, NULL);
-  Wire wire = { start, start + g_bytes_get_size (bytes) };
+  gsize length;
+  const guint8 *data = g_bytes_get_data (bytes, &length);
+  const guint8 *start = data != NULL ? data : (const guint8 *)""; /* an empty file */
+  Wire wire = { start, start + length };
   Field field;
 
   while (next_field (&wire, &field))
@@ -233,7 +235,7 @@ read_message (Model *model, GBytes *bytes, GError **error)
       if (field.number == 1 && !read_piece (model, &field, error))
         return FALSE;
       if (field.number == 2)
-        wire.bad = !read_trainer (model, &field);
+        wire.bad = wire.bad || !read_trainer (model, &field);
       if (field.number == 3)
         wire.bad = wire.bad || !read_normalizer (model, &field);
     }

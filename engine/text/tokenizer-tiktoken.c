@@ -88,6 +88,8 @@ parse_line (const char *line, const char *end, GString *base64, gint64 *rank)
     return NULL;
   g_string_truncate (base64, 0);
   g_string_append_len (base64, line, blank - line);
+  if (base64->len % 4 != 0)
+    return NULL;
   for (const char *c = line; c < blank; c++)
     if (!g_ascii_isalnum (*c) && *c != '+' && *c != '/' && *c != '=')
       return NULL;

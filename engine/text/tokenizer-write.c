@@ -23,30 +23,38 @@ make_folder (const char *dir, GError **error)
   return FALSE;
 }
 
+/* A file of the tokenizer's folder, unpacked; one that is not there is none to copy. */
+static gboolean
+copy_file (PlumbTokenizer *tokenizer, const char *name, const char *to_dir, GError **error)
+{
+  g_autofree char *from = plumb_text_file_find (tokenizer->dir, name);
+  g_autofree char *to = g_build_filename (to_dir, name, NULL);
+  g_autoptr (GBytes) bytes = NULL;
+
+  if (from == NULL)
+    return TRUE;
+  bytes = plumb_text_file_read (from, error);
+  return bytes != NULL
+         && plumb_path_replace (to, g_bytes_get_data (bytes, NULL), g_bytes_get_size (bytes), error);
+}
+
 gboolean
 plumb_tokenizer_copy_files (PlumbTokenizer *tokenizer, const char *to_dir, GError **error)
 {
   static const char *const names[]
-      = { "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json",
-          "merges.txt",     "added_tokens.json",     "chat_template.jinja" };
+      = { "tokenizer.json",    "tokenizer_config.json", "special_tokens_map.json", "vocab.json",
+          "merges.txt",        "added_tokens.json",     "chat_template.jinja",     "tokenizer.model",
+          "generation_config.json", NULL };
+  g_autofree char *own = g_path_get_basename (tokenizer->file);
 
   if (!make_folder (to_dir, error))
     return FALSE;
-  for (gsize i = 0; i < G_N_ELEMENTS (names); i++)
-    {
-      g_autofree char *from = plumb_text_file_find (tokenizer->dir, names[i]);
-      g_autofree char *to = g_build_filename (to_dir, names[i], NULL);
-      g_autoptr (GBytes) bytes = NULL;
-
-      if (from == NULL)
-        continue;
-      bytes = plumb_text_file_read (from, error);
-      if (bytes == NULL
-          || !plumb_path_replace (to, g_bytes_get_data (bytes, NULL), g_bytes_get_size (bytes),
-                                  error))
-        return FALSE;
-    }
-  return TRUE;
+  for (gsize i = 0; names[i] != NULL; i++)
+    if (!copy_file (tokenizer, names[i], to_dir, error))
+      return FALSE;
+  if (g_str_has_suffix (own, ".gz"))
+    own[strlen (own) - 3] = '\0';
+  return g_strv_contains (names, own) || copy_file (tokenizer, own, to_dir, error);
 }
 
 static char *
