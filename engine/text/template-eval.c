@@ -254,6 +254,8 @@ plumb_eval_attribute (PlumbEval *e, const PlumbValue *object, const char *name)
   const PlumbBuiltin *builtin = find_method (object, name);
   const PlumbValue *value = NULL;
 
+  if (!plumb_eval_spend (e, object->kind == VALUE_STRING ? 0 : plumb_value_size (object)))
+    return PLUMB_UNDEFINED;
   if (object->kind == VALUE_UNDEFINED)
     return fail_undefined (e, object);
   if (object->kind == VALUE_LOOP)
@@ -298,6 +300,9 @@ plumb_eval_item (PlumbEval *e, const PlumbValue *object, const PlumbValue *key)
 
   if (object->kind == VALUE_UNDEFINED)
     return fail_undefined (e, object);
+  if ((object->kind == VALUE_STRING || object->kind == VALUE_DICT)
+      && !plumb_eval_spend (e, plumb_value_size (object)))
+    return PLUMB_UNDEFINED;
   if (object->kind == VALUE_DICT && (value = plumb_dict_get (object->dict, key)) != NULL)
     return *value;
   if ((object->kind == VALUE_LIST || object->kind == VALUE_TUPLE) && is_index)
@@ -361,6 +366,8 @@ eval_slice (PlumbEval *e, const PlumbValue *object, const PlumbNode *slice)
     return fail_undefined (e, object);
   if (!is_text && object->kind != VALUE_LIST && object->kind != VALUE_TUPLE)
     return undefined ("that slice", plumb_value_type (object));
+  if (is_text && !plumb_eval_spend (e, object->n))
+    return PLUMB_UNDEFINED;
   if (step == 0)
     return plumb_eval_fail (e, "slice step cannot be zero");
   n = is_text ? (gint64)plumb_text_count (object) : (gint64)object->list->n;
@@ -656,6 +663,8 @@ contains (PlumbEval *e, const PlumbValue *item, const PlumbValue *whole)
 {
   const PlumbList *items;
 
+  if (!plumb_eval_spend (e, plumb_value_size (whole)))
+    return FALSE;
   if (whole->kind == VALUE_STRING)
     {
       if (item->kind == VALUE_STRING)
@@ -683,6 +692,9 @@ contains (PlumbEval *e, const PlumbValue *item, const PlumbValue *whole)
 gboolean
 plumb_eval_compare (PlumbEval *e, PlumbOperator op, const PlumbValue *a, const PlumbValue *b)
 {
+  if (op != OP_IN && op != OP_NOT_IN && a->kind == b->kind
+      && !plumb_eval_spend (e, MIN (plumb_value_weight (a), plumb_value_weight (b))))
+    return FALSE;
   switch (op)
     {
     case OP_EQUAL:
@@ -736,6 +748,8 @@ plumb_eval_call (PlumbEval *e, const PlumbValue *callee, const PlumbArgs *args)
     case VALUE_METHOD:
       if (callee->method->self.kind == VALUE_LOOP)
         return call_loop_method (e, callee->method, args);
+      if (!plumb_eval_spend (e, plumb_value_size (&callee->method->self)))
+        return PLUMB_UNDEFINED;
       return callee->method->builtin->call (e, &callee->method->self, args);
     case VALUE_MACRO:
       return plumb_eval_macro (e, callee->macro, args);
@@ -771,6 +785,8 @@ plumb_eval_filter (
 
   if (filter == NULL)
     filter = plumb_list_filter_find (name);
+  if (!plumb_eval_spend (e, plumb_value_size (self)))
+    return PLUMB_UNDEFINED;
   return filter != NULL ? filter->call (e, self, args)
                         : plumb_eval_fail (e, "No filter named '%s'.", name);
 }

@@ -144,6 +144,8 @@ gboolean plumb_value_equal (const PlumbValue *a, const PlumbValue *b);
 /* How much it takes to spell a value, and how deeply it nests: values may share parts, so that a few lines of a
  * template can make one that no memory can print. */
 gsize plumb_value_weight (const PlumbValue *value);
+/* Bytes that one look at all of it costs, without what its parts hold. */
+gsize plumb_value_size (const PlumbValue *value);
 guint plumb_value_depth (const PlumbValue *value);
 /* "str", "list", ... as Python names types */
 const char *plumb_value_type (const PlumbValue *value);
@@ -156,6 +158,8 @@ PlumbValue plumb_value_list (PlumbArena *arena, PlumbValueKind kind);
 void plumb_list_add (PlumbArena *arena, PlumbList *list, PlumbValue value);
 PlumbValue plumb_value_dict (PlumbArena *arena);
 void plumb_dict_set (PlumbArena *arena, PlumbDict *dict, PlumbValue key, PlumbValue value);
+/* The same for a key that is known to be new. */
+void plumb_dict_add (PlumbArena *arena, PlumbDict *dict, PlumbValue key, PlumbValue value);
 const PlumbValue *plumb_dict_get (const PlumbDict *dict, const PlumbValue *key); /* NULL: none */
 const PlumbValue *plumb_dict_get_text (const PlumbDict *dict, const char *key);
 PlumbValue plumb_value_from_json (PlumbArena *arena, JsonNode *node);

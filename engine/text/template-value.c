@@ -89,6 +89,24 @@ plumb_value_weight (const PlumbValue *value)
     }
 }
 
+gsize
+plumb_value_size (const PlumbValue *value)
+{
+  switch (value->kind)
+    {
+    case VALUE_STRING:
+      return value->n;
+    case VALUE_LIST:
+    case VALUE_TUPLE:
+      return 16 * value->list->n;
+    case VALUE_DICT:
+    case VALUE_NAMESPACE:
+      return 16 * value->dict->n;
+    default:
+      return 0;
+    }
+}
+
 guint
 plumb_value_depth (const PlumbValue *value)
 {
@@ -152,6 +170,12 @@ plumb_dict_set (PlumbArena *arena, PlumbDict *dict, PlumbValue key, PlumbValue v
         dict->values[i] = value;
         return;
       }
+  plumb_dict_add (arena, dict, key, value);
+}
+
+void
+plumb_dict_add (PlumbArena *arena, PlumbDict *dict, PlumbValue key, PlumbValue value)
+{
   if (dict->n == dict->room)
     {
       dict->room = dict->room > 0 ? 2 * dict->room : 4;
@@ -216,7 +240,7 @@ plumb_value_from_json (PlumbArena *arena, JsonNode *node)
         {
           gsize length = strlen (name);
 
-          plumb_dict_set (arena, value.dict,
+          plumb_dict_add (arena, value.dict,
                           PLUMB_TEXT (plumb_arena_copy (arena, name, length), length),
                           plumb_value_from_json (arena, member));
         }
