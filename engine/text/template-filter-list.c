@@ -104,6 +104,18 @@ filter_reverse (PlumbEval *e, const PlumbValue *self, const PlumbArgs *args)
 
 /* --- selection: select, reject, and the same by an attribute */
 
+/* Nothing at all, None too, selects to nothing. */
+static const PlumbList *
+items_or_none (PlumbEval *e, const PlumbValue *value)
+{
+  PlumbValue none;
+
+  if (plumb_value_is_true (value))
+    return plumb_eval_items (e, value);
+  none = new_list (e);
+  return none.list;
+}
+
 static gboolean
 is_selected (PlumbEval *e, const PlumbValue *value, const PlumbArgs *args, gsize used)
 {
@@ -123,7 +135,7 @@ is_selected (PlumbEval *e, const PlumbValue *value, const PlumbArgs *args, gsize
 static PlumbValue
 choose (PlumbEval *e, const PlumbValue *self, const PlumbArgs *args, gboolean wanted, gboolean by_attribute)
 {
-  const PlumbList *items = plumb_eval_items (e, self);
+  const PlumbList *items = items_or_none (e, self);
   PlumbValue list = new_list (e);
 
   if (by_attribute && args->n == 0)
@@ -166,7 +178,7 @@ filter_rejectattr (PlumbEval *e, const PlumbValue *self, const PlumbArgs *args)
 static PlumbValue
 filter_map (PlumbEval *e, const PlumbValue *self, const PlumbArgs *args)
 {
-  const PlumbList *items = plumb_eval_items (e, self);
+  const PlumbList *items = items_or_none (e, self);
   const PlumbValue *path = plumb_arg (args, G_MAXSIZE, "attribute");
   const PlumbValue *otherwise = plumb_arg (args, G_MAXSIZE, "default");
   gsize used = args->n > 0;

@@ -220,6 +220,30 @@ set_variables (PlumbEval *e, JsonObject *variables)
                      plumb_value_from_json (e->arena, node));
 }
 
+/* Reasoning goes by three names; templates find it under the two that they read, whichever the data has. */
+static void
+name_reasoning (PlumbArena *arena, PlumbValue *messages)
+{
+  static const char *const names[] = { "reasoning_content", "thinking", "reasoning" };
+
+  for (gsize i = 0; messages->kind == VALUE_LIST && i < messages->list->n; i++)
+    {
+      PlumbValue *message = &messages->list->items[i];
+      const PlumbValue *found = NULL;
+      PlumbValue reasoning;
+
+      for (gsize j = 0; message->kind == VALUE_DICT && j < G_N_ELEMENTS (names); j++)
+        if (found == NULL || found->kind == VALUE_NONE)
+          found = plumb_dict_get_text (message->dict, names[j]);
+      if (found == NULL || found->kind == VALUE_NONE)
+        continue;
+      reasoning = *found;
+      if (plumb_dict_get_text (message->dict, "thinking") == NULL)
+        plumb_dict_set (arena, message->dict, PLUMB_TEXT ("thinking", 8), reasoning);
+      plumb_dict_set (arena, message->dict, PLUMB_TEXT ("reasoning_content", 17), reasoning);
+    }
+}
+
 char *
 plumb_template_render (PlumbTemplate *self,
                        JsonNode *messages,
@@ -232,6 +256,7 @@ plumb_template_render (PlumbTemplate *self,
   PlumbArena arena;
   g_autoptr (GDateTime) now = g_date_time_new_now_local ();
   GString *out = g_string_new (NULL);
+  PlumbValue conversation;
   PlumbEval e = { .arena = &arena, .name = self->name, .out = out, .main = out, .spans = spans, .now = now };
 
   plumb_arena_init (&arena);
@@ -239,7 +264,9 @@ plumb_template_render (PlumbTemplate *self,
   for (gsize i = 0; i < G_N_ELEMENTS (nothing); i++)
     plumb_frame_set (&e, e.frame, nothing[i], PLUMB_NONE);
   set_variables (&e, self->variables);
-  plumb_frame_set (&e, e.frame, "messages", plumb_value_from_json (&arena, messages));
+  conversation = plumb_value_from_json (&arena, messages);
+  name_reasoning (&arena, &conversation);
+  plumb_frame_set (&e, e.frame, "messages", conversation);
   plumb_frame_set (&e, e.frame, "add_generation_prompt", PLUMB_BOOL (add_generation_prompt));
   set_variables (&e, variables);
   plumb_eval_statements (&e, self->nodes);
