@@ -140,12 +140,11 @@ tell_stored_type (const char *dir, const PlumbModelConfig *config, PlumbSafetens
                plumb_tensor_type_name (first->type));
 }
 
-PlumbModel *
-plumb_model_load (PlumbDevice *device, const char *dir, enum dev_type type, int max_length, GError **error)
+/* Takes the config over. */
+static PlumbModel *
+load (PlumbDevice *device, const char *dir, PlumbModelConfig *config, enum dev_type type, int max_length,
+      GError **error)
 {
-  PlumbModelConfig *config = plumb_model_config_load (dir, error);
-  if (!config)
-    return NULL;
   for (guint i = 0; i < config->notices->len; i++)
     g_message ("%s/config.json: %s", dir, (char *) g_ptr_array_index (config->notices, i));
   g_autoptr (PlumbSafetensors) tensors = plumb_safetensors_open_model (dir, error);
@@ -161,6 +160,31 @@ plumb_model_load (PlumbDevice *device, const char *dir, enum dev_type type, int 
       || !plumb_weights_load (device, model->table, config, plumb_model_weights (model), type, tensors,
                               error))
     return NULL;
+  return g_steal_pointer (&model);
+}
+
+PlumbModel *
+plumb_model_load (PlumbDevice *device, const char *dir, enum dev_type type, int max_length, GError **error)
+{
+  PlumbModelConfig *config = plumb_model_config_load (dir, error);
+  return config ? load (device, dir, config, type, max_length, error) : NULL;
+}
+
+PlumbModel *
+plumb_model_load_scalar (PlumbDevice *device, const char *dir, enum dev_type type, int max_length, guint64 seed,
+                         GError **error)
+{
+  PlumbModelConfig *config = plumb_model_config_load (dir, error);
+  if (!config)
+    return NULL;
+  plumb_model_config_make_scalar (config);
+  g_autoptr (PlumbModel) model = load (device, dir, config, type, max_length, error);
+  g_autoptr (PlumbSafetensors) tensors = model ? plumb_safetensors_open_model (dir, error) : NULL;
+  if (!tensors)
+    return NULL;
+  const PlumbWeight *score = plumb_weight_table_find (model->table, PLUMB_WEIGHT_SCORE, -1);
+  if (!plumb_safetensors_find (tensors, score->name))
+    plumb_weights_initialise_score (device, model->table, plumb_model_weights (model), type, seed);
   return g_steal_pointer (&model);
 }
 

@@ -35,6 +35,9 @@ typedef struct
 /* Loads a Hugging Face directory. `max_length` bounds the sequences; 0: the model's own. */
 PlumbModel *plumb_model_load (PlumbDevice *device, const char *dir, enum dev_type type, int max_length,
                               GError **error);
+/* The same with a scalar head, for critics and reward models: that of the files, else a fresh one by `seed`. */
+PlumbModel *plumb_model_load_scalar (PlumbDevice *device, const char *dir, enum dev_type type, int max_length,
+                                     guint64 seed, GError **error);
 /* A model made from nothing; takes over the config. */
 PlumbModel *plumb_model_new (PlumbDevice *device, PlumbModelConfig *config, enum dev_type type,
                              int max_length, guint64 seed, GError **error);

@@ -435,6 +435,13 @@ build_integer (JsonBuilder *builder, const char *key, gint64 value)
   json_builder_add_int_value (builder, value);
 }
 
+void
+plumb_model_config_make_scalar (PlumbModelConfig *config)
+{
+  config->fresh_score = !config->score;
+  config->score = TRUE;
+}
+
 char *
 plumb_model_config_to_json (const PlumbModelConfig *config)
 {

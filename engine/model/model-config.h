@@ -41,6 +41,7 @@ typedef struct
   gboolean qk_norm;
   gboolean tied;     /* head = embedding table */
   gboolean score;    /* scalar head instead of the vocabulary */
+  gboolean fresh_score; /* that the files may lack: a language model becomes a critic or reward model */
   int window;        /* sliding window, 0: none */
   guint8 *windowed;  /* (L) 1: the layer slides */
   gint32 bos;        /* -1: none */
@@ -59,6 +60,9 @@ PlumbModelConfig *plumb_model_config_new (int width, int layers, int heads, int 
                                           int vocabulary, int positions, GError **error);
 void plumb_model_config_free (PlumbModelConfig *config);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (PlumbModelConfig, plumb_model_config_free)
+
+/* Gives a config a scalar head, which the model's files may lack. */
+void plumb_model_config_make_scalar (PlumbModelConfig *config);
 
 /* config.json of a config made by plumb_model_config_new. (transfer full) */
 char *plumb_model_config_to_json (const PlumbModelConfig *config);

@@ -217,6 +217,12 @@ check_unknown (const PlumbWeightTable *table, const PlumbModelConfig *config, Pl
   return TRUE;
 }
 
+static gboolean
+may_be_missing (const PlumbModelConfig *config, const PlumbWeight *row)
+{
+  return config->fresh_score && row->role == PLUMB_WEIGHT_SCORE;
+}
+
 gboolean
 plumb_weights_check (const PlumbWeightTable *table, const PlumbModelConfig *config, PlumbSafetensors *tensors,
                      GError **error)
@@ -227,6 +233,8 @@ plumb_weights_check (const PlumbWeightTable *table, const PlumbModelConfig *conf
     {
       const PlumbWeight *row = plumb_weight_table_row (table, i);
       const PlumbTensor *tensor = plumb_safetensors_find (tensors, row->name);
+      if (!tensor && may_be_missing (config, row))
+        continue;
       if (!tensor)
         {
           g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
@@ -252,7 +260,7 @@ plumb_weights_load (PlumbDevice *device, const PlumbWeightTable *table, const Pl
     {
       const PlumbWeight *row = plumb_weight_table_row (table, i);
       const PlumbTensor *tensor = plumb_safetensors_find (tensors, row->name);
-      if (!load_row (device, row, arena, type, tensor, piece, typed, error))
+      if (tensor && !load_row (device, row, arena, type, tensor, piece, typed, error))
         return FALSE;
     }
   return plumb_device_check (device, error);
@@ -271,12 +279,36 @@ normal_pair (guint64 seed, guint32 row, guint64 i, float out[2])
   out[1] = (float) (radius * sin (angle));
 }
 
+/* Normal values of a deviation, or ones where it is 0. */
+static void
+fill_row (PlumbDevice *device, const PlumbWeight *row, guint index, float deviation, void *arena,
+          enum dev_type type, guint64 seed)
+{
+  g_autofree float *values = g_new (float, PIECE);
+  g_autofree bf16 *typed = g_new (bf16, PIECE);
+  gsize size = dev_type_size (type);
+  for (gsize done = 0; done < row->count; done += PIECE)
+    {
+      gsize n = MIN (row->count - done, (gsize) PIECE);
+      for (gsize i = 0; i < n; i += 2)
+        {
+          float pair[2] = { 1.0f, 1.0f };
+          if (deviation > 0)
+            normal_pair (seed, index, (done + i) / 2, pair);
+          for (gsize j = 0; j < 2 && i + j < n; j++)
+            values[i + j] = deviation > 0 ? pair[j] * deviation : pair[j];
+        }
+      for (gsize i = 0; i < n && type == DEV_BF16; i++)
+        typed[i] = bf16_from_float (values[i]);
+      device->ops->upload (device->context, (char *) arena + (row->first + done) * size,
+                           type == DEV_BF16 ? (void *) typed : values, n * size);
+    }
+}
+
 void
 plumb_weights_initialise (PlumbDevice *device, const PlumbWeightTable *table,
                           const PlumbModelConfig *config, void *arena, enum dev_type type, guint64 seed)
 {
-  g_autofree float *values = g_new (float, PIECE);
-  g_autofree bf16 *typed = g_new (bf16, PIECE);
   for (guint r = 0; r < table->rows->len; r++)
     {
       const PlumbWeight *row = plumb_weight_table_row (table, r);
@@ -284,23 +316,19 @@ plumb_weights_initialise (PlumbDevice *device, const PlumbWeightTable *table,
       float deviation = sqrtf (2.0f / (5.0f * config->width));
       if (output)
         deviation /= sqrtf (2.0f * config->layers);
-      for (gsize done = 0; done < row->count; done += PIECE)
-        {
-          gsize n = MIN (row->count - done, (gsize) PIECE);
-          for (gsize i = 0; i < n; i += 2)
-            {
-              float pair[2] = { 1.0f, 1.0f };
-              if (row->dimensions > 1)
-                normal_pair (seed, r, (done + i) / 2, pair);
-              for (gsize j = 0; j < 2 && i + j < n; j++)
-                values[i + j] = row->dimensions > 1 ? pair[j] * deviation : pair[j];
-            }
-          for (gsize i = 0; i < n && type == DEV_BF16; i++)
-            typed[i] = bf16_from_float (values[i]);
-          gsize size = dev_type_size (type);
-          device->ops->upload (device->context, (char *) arena + (row->first + done) * size,
-                               type == DEV_BF16 ? (void *) typed : values, n * size);
-        }
+      fill_row (device, row, r, row->dimensions > 1 ? deviation : 0, arena, type, seed);
+    }
+}
+
+void
+plumb_weights_initialise_score (PlumbDevice *device, const PlumbWeightTable *table, void *arena,
+                                enum dev_type type, guint64 seed)
+{
+  for (guint r = 0; r < table->rows->len; r++)
+    {
+      const PlumbWeight *row = plumb_weight_table_row (table, r);
+      if (row->role == PLUMB_WEIGHT_SCORE)
+        fill_row (device, row, r, 1.0f / (row->count + 1), arena, type, seed);
     }
 }
 

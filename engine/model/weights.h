@@ -85,6 +85,10 @@ void plumb_weights_initialise (PlumbDevice *device, const PlumbWeightTable *tabl
                                const PlumbModelConfig *config, void *arena, enum dev_type type,
                                guint64 seed);
 
+/* A fresh score head: normal with deviation 1 / (width + 1), by Philox. */
+void plumb_weights_initialise_score (PlumbDevice *device, const PlumbWeightTable *table, void *arena,
+                                     enum dev_type type, guint64 seed);
+
 /* Writes rows as safetensors of their type. `arena` is device memory in table order. */
 gboolean plumb_weights_save (PlumbDevice *device, const PlumbWeightTable *table, const void *arena,
                              enum dev_type type, const char *path, GError **error);
