@@ -38,6 +38,11 @@ static const PlumbMetric metrics[] = {
   { "loss/total", "", N_("Sum of the terms of the loss"), DOWN, 0.6 },
   { "loss/sft", N_("nats"), N_("Mean negative log-likelihood per trained token"), DOWN, 0.6 },
 
+  { "loss/value", "", N_("Loss of the critic"), DOWN, 0.6 },
+  { "loss/rm", "", N_("Loss of the reward model"), DOWN, 0.6 },
+  { "loss/dpo", "", N_("Loss over pairs of answers"), DOWN, 0.6 },
+  { "loss/kto", "", N_("Loss over liked and disliked answers"), DOWN, 0.6 },
+
   { "policy/clip_low", N_("share"), N_("Tokens whose ratio was clipped from below"), NEITHER, 0.6 },
   { "policy/clip_high", N_("share"), N_("Tokens whose ratio was clipped from above"), NEITHER, 0.6 },
   { "policy/ratio_mean", "", N_("Mean probability ratio of new to old policy"), NEITHER, 0 },
@@ -49,6 +54,28 @@ static const PlumbMetric metrics[] = {
   { "policy/update_norm", "", N_("Norm of the last change of the weights"), NEITHER, 0.6 },
   { "policy/logprob_gap_max", N_("nats"), N_("Largest difference of rollout and trainer log-probabilities"), DOWN, 0 },
   { "policy/logprob_gap_mean", N_("nats"), N_("Mean difference of rollout and trainer log-probabilities"), DOWN, 0 },
+
+  { "policy/correction", "", N_("Mean weight of the rollout correction"), NEITHER, 0.6 },
+
+  { "critic/explained_variance", N_("share"), N_("Share of the returns' variance that the critic explains"), UP, 0.6 },
+  { "critic/value_mean", "", N_("Mean value that the critic predicts"), NEITHER, 0.6 },
+  { "critic/clipped", N_("share"), N_("Values that the clip held back"), NEITHER, 0.6 },
+  { "critic/grad_norm", "", N_("Norm of the critic's gradient before clipping"), NEITHER, 0.6 },
+  { "critic/learning_rate", "", N_("Learning rate of the critic's last update"), NEITHER, 0 },
+
+  { "dpo/accuracy", N_("share"), N_("Pairs whose chosen answer has the higher implicit reward"), UP, 0.6 },
+  { "dpo/margin", "", N_("Implicit reward of the chosen answers minus that of the rejected ones"), UP, 0.6 },
+  { "dpo/chosen", "", N_("Implicit reward of the chosen answers"), UP, 0.6 },
+  { "dpo/rejected", "", N_("Implicit reward of the rejected answers"), DOWN, 0.6 },
+  { "dpo/nll", N_("nats"), N_("Negative log-likelihood of the chosen answers per token"), DOWN, 0.6 },
+  { "kto/kl", N_("nats"), N_("Divergence from the reference over mismatched answers"), NEITHER, 0.6 },
+  { "kto/chosen", "", N_("Implicit reward of the liked answers"), UP, 0.6 },
+  { "kto/rejected", "", N_("Implicit reward of the disliked answers"), DOWN, 0.6 },
+  { "kto/margin", "", N_("Implicit reward of liked minus that of disliked answers"), UP, 0.6 },
+  { "rm/accuracy", N_("share"), N_("Pairs whose chosen answer gets the higher score"), UP, 0.6 },
+  { "rm/margin", "", N_("Score of the chosen answers minus that of the rejected ones"), UP, 0.6 },
+  { "rm/chosen", "", N_("Mean score of the chosen answers"), UP, 0.6 },
+  { "rm/rejected", "", N_("Mean score of the rejected answers"), DOWN, 0.6 },
 
   { "length/response_mean", N_("tokens"), N_("Mean length of the responses"), NEITHER, 0.6 },
   { "length/response_max", N_("tokens"), N_("Longest response"), NEITHER, 0 },
@@ -97,7 +124,9 @@ static const PlumbMetric metrics[] = {
   { "eval/*/pass1", N_("share"), N_("Right answers of one sample"), UP, 0 },
   { "eval/*/passk", N_("share"), N_("Prompts of which at least one sample is right"), UP, 0 },
   { "eval/*/length", N_("tokens"), N_("Mean length of the responses"), NEITHER, 0 },
-  { "eval/*/loss", N_("nats"), N_("Mean negative log-likelihood per token"), DOWN, 0 },
+  { "eval/*/loss", N_("nats"), N_("Loss on held-out data"), DOWN, 0 },
+  { "eval/*/accuracy", N_("share"), N_("Held-out pairs whose chosen answer wins"), UP, 0 },
+  { "eval/*/margin", "", N_("By how much the chosen answers of held-out pairs win"), UP, 0 },
 
   { "progress/step", N_("steps"), N_("Steps done"), NEITHER, 0 },
   { "progress/updates", N_("updates"), N_("Optimizer steps done"), NEITHER, 0 },
@@ -132,6 +161,60 @@ static const PlumbChart sft_charts[] = {
   { N_("Entropy"), { "policy/entropy" }, FALSE, NULL, NULL },
   { N_("Throughput"), { "throughput/total", "throughput/train" }, FALSE, NULL, NULL },
   { N_("Share of the limit"), { "throughput/total_of_limit", "throughput/train_of_limit" }, FALSE, NULL, NULL },
+  { N_("Time of a step"), { "time/train", "time/idle" }, TRUE, NULL, NULL },
+};
+
+static const PlumbChart ppo_charts[] = {
+  { N_("Reward"), { "reward/mean", "reward/std", "reward/part/*" }, FALSE, NULL, NULL },
+  { N_("Evaluation"), { "eval/*/pass1", "eval/*/passk" }, FALSE, NULL, NULL },
+  { N_("Response length"), { "length/response_mean", "length/response_p95" }, FALSE, NULL, NULL },
+  { N_("Responses cut"), { "length/truncated" }, FALSE, NULL, NULL },
+  { N_("KL to the reference"), { "kl/reference" }, FALSE, NULL, "algorithm.kl.coefficient" },
+  { N_("Variance explained"), { "critic/explained_variance" }, FALSE, NULL, NULL },
+  { N_("Loss of the critic"), { "loss/value" }, FALSE, NULL, NULL },
+  { N_("Entropy"), { "policy/entropy" }, FALSE, NULL, NULL },
+  { N_("Clipped tokens"), { "policy/clip_low", "policy/clip_high" }, FALSE, NULL, NULL },
+  { N_("Rollout against trainer"), { "policy/logprob_gap_max" }, FALSE, NULL, NULL },
+  { N_("Gradient norm"), { "policy/grad_norm", "critic/grad_norm" }, FALSE, NULL, NULL },
+  { N_("Throughput"), { "throughput/total", "throughput/rollout", "throughput/train" }, FALSE, NULL, NULL },
+  { N_("Time of a step"), { "time/generate", "time/score", "time/logprob", "time/train", "time/sync", "time/idle" }, TRUE, NULL, NULL },
+  { N_("Loss"), { "loss/policy" }, FALSE, N_("On-policy, this loss is near 0 by construction; it does not show progress."), NULL },
+};
+
+static const PlumbChart pair_charts[] = {
+  { N_("Accuracy"), { "dpo/accuracy" }, FALSE, NULL, NULL },
+  { N_("Evaluation"), { "eval/*/accuracy", "eval/*/loss" }, FALSE, NULL, NULL },
+  { N_("Margin"), { "dpo/margin" }, FALSE, NULL, NULL },
+  { N_("Implicit rewards"), { "dpo/chosen", "dpo/rejected" }, FALSE, NULL, NULL },
+  { N_("Loss"), { "loss/dpo" }, FALSE, NULL, NULL },
+  { N_("Reward"), { "reward/mean" }, FALSE, NULL, "reward.functions" },
+  { N_("Gradient norm"), { "policy/grad_norm" }, FALSE, NULL, NULL },
+  { N_("Learning rate"), { "policy/learning_rate" }, FALSE, NULL, NULL },
+  { N_("Throughput"), { "throughput/total", "throughput/train" }, FALSE, NULL, NULL },
+  { N_("Time of a step"), { "time/generate", "time/score", "time/logprob", "time/train", "time/idle" }, TRUE, NULL, NULL },
+};
+
+static const PlumbChart kto_charts[] = {
+  { N_("Margin"), { "kto/margin" }, FALSE, NULL, NULL },
+  { N_("Evaluation"), { "eval/*/margin", "eval/*/loss" }, FALSE, NULL, NULL },
+  { N_("Implicit rewards"), { "kto/chosen", "kto/rejected" }, FALSE, NULL, NULL },
+  { N_("KL to the reference"), { "kto/kl" }, FALSE, NULL, NULL },
+  { N_("Loss"), { "loss/kto" }, FALSE, NULL, NULL },
+  { N_("Gradient norm"), { "policy/grad_norm" }, FALSE, NULL, NULL },
+  { N_("Learning rate"), { "policy/learning_rate" }, FALSE, NULL, NULL },
+  { N_("Throughput"), { "throughput/total", "throughput/train" }, FALSE, NULL, NULL },
+  { N_("Time of a step"), { "time/logprob", "time/train", "time/idle" }, TRUE, NULL, NULL },
+};
+
+static const PlumbChart rm_charts[] = {
+  { N_("Accuracy"), { "rm/accuracy" }, FALSE, NULL, NULL },
+  { N_("Evaluation"), { "eval/*/accuracy", "eval/*/loss" }, FALSE, NULL, NULL },
+  { N_("Margin"), { "rm/margin" }, FALSE, NULL, NULL },
+  { N_("Scores"), { "rm/chosen", "rm/rejected" }, FALSE, NULL, NULL },
+  { N_("Loss"), { "loss/rm" }, FALSE, NULL, NULL },
+  { N_("Gradient norm"), { "policy/grad_norm" }, FALSE, NULL, NULL },
+  { N_("Learning rate"), { "policy/learning_rate" }, FALSE, NULL, NULL },
+  { N_("Throughput"), { "throughput/total", "throughput/train" }, FALSE, NULL, NULL },
   { N_("Time of a step"), { "time/train", "time/idle" }, TRUE, NULL, NULL },
 };
 /* clang-format on */
@@ -193,18 +276,24 @@ plumb_metric_is_deterministic (const char *name)
   return TRUE;
 }
 
+#define CHARTS(name) { name##_charts, G_N_ELEMENTS (name##_charts) }
+
 const PlumbChart *
 plumb_charts (PlumbAlgorithm algorithm, gsize *n)
 {
-  switch (algorithm)
-    {
-    case PLUMB_ALGORITHM_SFT:
-      *n = G_N_ELEMENTS (sft_charts);
-      return sft_charts;
-    case PLUMB_ALGORITHM_GRPO:
-    case PLUMB_N_ALGORITHMS:
-      break;
-    }
-  *n = G_N_ELEMENTS (grpo_charts);
-  return grpo_charts;
+  static const struct
+  {
+    const PlumbChart *charts;
+    gsize n;
+  } sets[PLUMB_N_ALGORITHMS] = {
+    [PLUMB_ALGORITHM_SFT] = CHARTS (sft),     [PLUMB_ALGORITHM_RM] = CHARTS (rm),
+    [PLUMB_ALGORITHM_DPO] = CHARTS (pair),    [PLUMB_ALGORITHM_KTO] = CHARTS (kto),
+    [PLUMB_ALGORITHM_ORPO] = CHARTS (pair),   [PLUMB_ALGORITHM_SIMPO] = CHARTS (pair),
+    [PLUMB_ALGORITHM_PPO] = CHARTS (ppo),     [PLUMB_ALGORITHM_ITERATIVE_DPO] = CHARTS (pair),
+    [PLUMB_ALGORITHM_GRPO] = CHARTS (grpo), /* and those without a set of their own */
+  };
+  PlumbAlgorithm own = algorithm < PLUMB_N_ALGORITHMS && sets[algorithm].n > 0 ? algorithm : PLUMB_ALGORITHM_GRPO;
+
+  *n = sets[own].n;
+  return sets[own].charts;
 }

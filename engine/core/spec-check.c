@@ -92,9 +92,7 @@ check_schedule (PlumbSpec *spec, GPtrArray *problems)
 {
   double evaluate = plumb_spec_get_real (spec, "eval.every");
 
-  if (evaluate > 0 && plumb_spec_algorithm (spec) == PLUMB_ALGORITHM_SFT)
-    report (spec, problems, "eval.every", "set eval.every = off", "an sft run is not evaluated");
-  else if (evaluate > 0 && is_missing (spec, "data.eval"))
+  if (evaluate > 0 && is_missing (spec, "data.eval"))
     report (spec, problems, "data.eval", "name held-out data, or set eval.every = off",
             "eval.every is set, but there is nothing to evaluate on");
 }
@@ -159,9 +157,15 @@ check_rollout (PlumbSpec *spec, GPtrArray *problems)
   gint64 longest = plumb_spec_get_integer (spec, "rollout.max_new_tokens");
   gint64 batch = plumb_spec_get_integer (spec, "train.batch");
 
-  if (samples < 2)
+  PlumbAlgorithm algorithm = plumb_spec_algorithm (spec);
+  int comparing = PLUMB_ON_GROUPS | PLUMB_ON_REJECTION | PLUMB_ON_ITERATIVE;
+
+  if (samples < 2 && PLUMB_IS_ON (algorithm, comparing))
     report (spec, problems, "rollout.samples", "use 2 or more; 8 is usual",
-            "grpo compares the completions of a prompt with each other, and one has no other");
+            "%s compares the completions of a prompt with each other, and one has no other",
+            plumb_algorithm_name (algorithm));
+  if (PLUMB_IS_ON (algorithm, PLUMB_ON_REJECTION))
+    batch = MIN (batch, prompts); /* it trains on one completion of each prompt */
   if (batch > prompts * samples)
     report (spec, problems, "train.batch",
             "lower it, or raise rollout.prompts_per_step or rollout.samples",
@@ -173,6 +177,28 @@ check_rollout (PlumbSpec *spec, GPtrArray *problems)
     report (spec, problems, "rollout.max_new_tokens", "lower it, or raise model.max_length",
             "no room is left for a prompt within model.max_length = %s",
             plumb_spec_get_text (spec, "model.max_length"));
+}
+
+static void
+check_models (PlumbSpec *spec, GPtrArray *problems)
+{
+  gboolean scored = has_function (spec, "model");
+  double dual = plumb_spec_get_real (spec, "algorithm.dual_clip");
+
+  if (scored && is_missing (spec, "model.reward"))
+    report (spec, problems, "model.reward", "name the folder of a sequence-classification model",
+            "the reward function `model` has no model");
+  if (!scored && plumb_spec_is_set (spec, "model.reward"))
+    report (spec, problems, "model.reward", "add model to reward.functions, or remove it",
+            "the reward model scores nothing");
+  if (dual > 0 && dual <= 1)
+    report (spec, problems, "algorithm.dual_clip", "use more than 1, 3 is usual, or off",
+            "the bound of bad answers is %s times their advantage",
+            plumb_spec_get_text (spec, "algorithm.dual_clip"));
+  if (PLUMB_IS_ON (plumb_spec_algorithm (spec), PLUMB_ON_DISTILL)
+      && is_missing (spec, "model.reference"))
+    report (spec, problems, "model.reference", "name the folder of the teacher",
+            "there is no teacher to distil from");
 }
 
 static void
@@ -202,10 +228,12 @@ plumb_spec_validate (PlumbSpec *spec, GPtrArray *problems)
   check_warmup (spec, problems);
   check_model (spec, problems);
   check_data (spec, problems);
-  if (PLUMB_ON_ONLINE & (1 << plumb_spec_algorithm (spec)))
+  if (PLUMB_IS_ON (plumb_spec_algorithm (spec), PLUMB_ON_ONLINE))
     {
       check_rollout (spec, problems);
-      check_reward (spec, problems);
+      check_models (spec, problems);
     }
+  if (PLUMB_IS_ON (plumb_spec_algorithm (spec), PLUMB_ON_REWARDED))
+    check_reward (spec, problems);
   check_schedule (spec, problems);
 }

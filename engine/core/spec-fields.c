@@ -29,6 +29,12 @@
 #define ONLINE PLUMB_ON_ONLINE
 #define OFFLINE PLUMB_ON_OFFLINE
 #define SFT PLUMB_ON_SFT
+#define PPO PLUMB_ON_PPO
+#define POLICY PLUMB_ON_POLICY
+#define GROUPS PLUMB_ON_GROUPS
+#define PAIRS PLUMB_ON_PAIRS
+#define REWARDED PLUMB_ON_REWARDED
+#define REFERENCE PLUMB_ON_REFERENCE
 #define ENTRY PLUMB_WIDGET_ENTRY
 #define LINES PLUMB_WIDGET_TEXT
 #define SPIN PLUMB_WIDGET_SPIN
@@ -40,20 +46,30 @@
 #define OPEN PLUMB_FIELD_MIN_OPEN
 #define OFF PLUMB_FIELD_OFF
 
-static const char *const algorithm_choices[] = { "sft", "grpo", NULL };
+static const char *const algorithm_choices[]
+    = { "sft", "rm", "dpo", "kto", "orpo", "simpo", "ppo", "reinforce", "reinforce_baseline", "rloo",
+        "grpo", "dr_grpo", "remax", "opo", "rejection_sampling", "iterative_dpo", "distill", NULL };
+G_STATIC_ASSERT (G_N_ELEMENTS (algorithm_choices) == PLUMB_N_ALGORITHMS + 1);
 static const char *const precision_choices[] = { "bf16", "fp32", NULL };
-static const char *const format_choices[] = { "auto", "prompts", "instruction", NULL };
+static const char *const format_choices[] = { "auto", "prompts", "instruction", "preference", "feedback", NULL };
 static const char *const overlong_choices[] = { "drop", "truncate_left", "truncate_right", NULL };
 static const char *const train_on_choices[] = { "response", "all", NULL };
 static const char *const normalize_choices[] = { "none", "mean", "mean_std", NULL };
 static const char *const aggregate_choices[] = { "token", "sequence", "constant", NULL };
 static const char *const estimator_choices[] = { "k1", "k2", "k3", NULL };
+static const char *const surrogate_choices[] = { "ppo", "gspo", "cispo", "sapo", "gmpo", NULL };
+static const char *const correction_choices[]
+    = { "off", "tis", "icepop", "sequence_mask", "sequence_mask_clamped", NULL };
+static const char *const pair_choices[]
+    = { "sigmoid", "ipo", "ipo_mean", "hinge", "robust", "apo_zero", "apo_down", "sppo", NULL };
+static const char *const rm_choices[] = { "sigmoid", "logexp", NULL };
+static const char *const iterative_choices[] = { "fixed", "moving", NULL };
 static const char *const where_choices[] = { "reward", "loss", NULL };
 static const char *const schedule_choices[]
-    = { "constant", "linear", "cosine", "cosine_floor", NULL };
+    = { "constant", "linear", "cosine", "cosine_floor", "wsd", NULL };
 static const char *const export_choices[] = { "never", "end", "every", NULL };
 static const char *const reward_choices[]
-    = { "number", "exact", "regex", "length", "choice", "program", NULL };
+    = { "number", "exact", "regex", "length", "choice", "program", "model", NULL };
 
 static const PlumbFieldGroup groups[] = {
   { "run", N_ ("Run"), N_ ("What is trained, and under which name.") },
@@ -118,8 +134,14 @@ static const PlumbField fields[] = {
     N_("Folder of a Hugging Face model to start from. Not needed when a new model is made."),
     BASIC, ALL, FOLDER, 0, "--actor.model_name_or_path" },
   { "model.reference", N_("Reference model"), PATH, NULL, NULL, 0, 4096, NULL,
-    N_("The frozen model of the KL term. Automatic: the model as the reinforcement finds it."),
-    MORE, ONLINE, FOLDER, AUTO, "--ref.model_name_or_path" },
+    N_("The frozen model of the KL term, or the teacher of a distillation. Automatic: the model as the training finds it."),
+    MORE, REFERENCE, FOLDER, AUTO, "--ref.model_name_or_path" },
+  { "model.reward", N_("Reward model"), PATH, NULL, NULL, 0, 4096, NULL,
+    N_("Folder of a sequence-classification model, for the reward function `model`."),
+    MORE, REWARDED, FOLDER, 0, "--reward.model_name_or_path" },
+  { "model.critic", N_("Critic"), PATH, NULL, NULL, 0, 4096, NULL,
+    N_("The model that predicts rewards. Automatic: starts from the reward model, else from the policy."),
+    MORE, PPO, FOLDER, AUTO, "--critic.model_name_or_path" },
   { "model.precision", N_("Precision"), CHOICE, NULL, "bf16", 0, 0, precision_choices,
     N_("Arithmetic of the device. Master weights are fp32 in either case."),
     MORE, ALL, COMBO, 0, "--ds.param_dtype" },
@@ -152,7 +174,7 @@ static const PlumbField fields[] = {
     N_("Files that are never trained on."),
     BASIC, ALL, FILES, 0, "--eval.dataset" },
   { "data.format", N_("Format"), CHOICE, NULL, "auto", 0, 0, format_choices,
-    N_("What a row is: prompts (with answers), or instructions with responses."),
+    N_("What a row is: prompts (with answers), instructions with responses, pairs of answers, or answers with a label."),
     MORE, ALL, COMBO, 0, NULL },
   { "data.prompt_key", N_("Prompt key"), TEXT, NULL, NULL, 1, 256, NULL,
     N_("Key of the prompt in a row. Unset: guessed."),
@@ -163,6 +185,18 @@ static const PlumbField fields[] = {
   { "data.response_key", N_("Response key"), TEXT, NULL, NULL, 1, 256, NULL,
     N_("Key of the response that is trained on. Unset: guessed."),
     MORE, ALL, ENTRY, 0, "--data.output_key" },
+  { "data.chosen_key", N_("Chosen key"), TEXT, NULL, NULL, 1, 256, NULL,
+    N_("Key of the better answer of a pair. Unset: guessed."),
+    MORE, PAIRS, ENTRY, 0, "--data.chosen_key" },
+  { "data.rejected_key", N_("Rejected key"), TEXT, NULL, NULL, 1, 256, NULL,
+    N_("Key of the worse answer of a pair. Unset: guessed."),
+    MORE, PAIRS, ENTRY, 0, "--data.rejected_key" },
+  { "data.margin_key", N_("Margin key"), TEXT, NULL, NULL, 1, 256, NULL,
+    N_("Key of the number by which the better answer should win. Unset: guessed."),
+    EXPERT, PLUMB_ON_RM, ENTRY, 0, NULL },
+  { "data.label_key", N_("Label key"), TEXT, NULL, NULL, 1, 256, NULL,
+    N_("Key that says whether an answer was liked: true or false, 1 or 0. Unset: guessed."),
+    MORE, PLUMB_ON_KTO, ENTRY, 0, "--data.label_key" },
   { "data.prompt_template", N_("Prompt template"), TEXT, NULL, NULL, 0, TEXT_LENGTH, NULL,
     N_("Text around {prompt}, for base models: \"Question: {prompt}\\nAnswer:\". Unset: the prompt alone."),
     MORE, ALL, LINES, 0, "--data.input_template" },
@@ -182,33 +216,117 @@ static const PlumbField fields[] = {
     N_("Which tokens are trained: those of the response, or the prompt too."),
     MORE, SFT, COMBO, 0, "--model.pretrain_mode_enable" },
 
+  { "algorithm.gamma", N_("Discount"), REAL, NULL, "1", 0, 1, NULL,
+    N_("How much a reward counts one token earlier."),
+    EXPERT, PPO | 1 << PLUMB_ALGORITHM_REINFORCE, SPIN, 0, "--algo.advantage.gamma" },
+  { "algorithm.lambda", N_("GAE lambda"), REAL, NULL, "1", 0, 1, NULL,
+    N_("1 trusts the rewards, 0 trusts the critic."),
+    MORE, PPO, SPIN, 0, "--algo.advantage.lam" },
+  { "algorithm.advantage.normalize", N_("Normalize advantages"), CHOICE, NULL, "none", 0, 0, normalize_choices,
+    N_("GRPO: takes the group's mean off the reward, and divides by its deviation too. PPO and REINFORCE++: the same over all tokens of the batch."),
+    EXPERT, POLICY, COMBO, 0, "--algo.advantage.no_std_norm" },
+  { "algorithm.policy_loss", N_("Policy loss"), CHOICE, NULL, "ppo", 0, 0, surrogate_choices,
+    N_("What is done with the probability ratio of new to old policy."),
+    MORE, POLICY, COMBO, 0, "--actor.policy_loss_type" },
   { "algorithm.clip_low", N_("Clip below"), REAL, NULL, "0.2", 0, 1, NULL,
     N_("The probability ratio is clipped at 1 minus this."),
-    MORE, ONLINE, SPIN, 0, "--actor.eps_clip_low_high" },
+    MORE, POLICY, SPIN, 0, "--actor.eps_clip_low_high" },
   { "algorithm.clip_high", N_("Clip above"), REAL, NULL, "0.2", 0, 100, NULL,
     N_("The probability ratio is clipped at 1 plus this."),
-    MORE, ONLINE, SPIN, 0, "--actor.eps_clip_low_high" },
+    MORE, POLICY, SPIN, 0, "--actor.eps_clip_low_high" },
+  { "algorithm.dual_clip", N_("Dual clip"), REAL, NULL, "off", 0, 1000, NULL,
+    N_("Bounds the loss of bad answers at this multiple of their advantage; above 1, or off."),
+    EXPERT, POLICY, SPIN, OFF, "--actor.dual_clip" },
   { "algorithm.aggregate", N_("Aggregate"), CHOICE, NULL, "token", 0, 0, aggregate_choices,
     N_("Mean over all tokens, over sequences of token means, or a sum over a constant count."),
-    EXPERT, ONLINE, COMBO, 0, NULL },
+    EXPERT, POLICY, COMBO, 0, NULL },
+  { "algorithm.correction", N_("Rollout correction"), CHOICE, NULL, "off", 0, 0, correction_choices,
+    N_("Weighs tokens by how likely the trainer finds them against the sampler."),
+    EXPERT, POLICY, COMBO, 0, "--algo.advantage.is_correction_type" },
+  { "algorithm.correction.low", N_("Correction: lowest weight"), REAL, NULL, "0.5", 0, 1, NULL,
+    N_("Lower weights are raised, or dropped, as the correction does it."),
+    EXPERT, POLICY, SPIN, 0, "--algo.advantage.is_correction_threshold" },
+  { "algorithm.correction.high", N_("Correction: highest weight"), REAL, NULL, "5", 1, 1e6, NULL,
+    N_("Higher weights are lowered, or dropped, as the correction does it."),
+    EXPERT, POLICY, SPIN, 0, "--algo.advantage.is_correction_threshold" },
   { "algorithm.kl.coefficient", N_("KL coefficient"), REAL, NULL, "0.01", 0, 1000, NULL,
     N_("Weight of the pull towards the reference model; 0 needs no reference model."),
-    BASIC, ONLINE, SPIN, 0, "--algo.kl.init_coef" },
+    BASIC, POLICY, SPIN, 0, "--algo.kl.init_coef" },
   { "algorithm.kl.estimator", N_("KL estimator"), CHOICE, NULL, NULL, 0, 0, estimator_choices,
     N_("Automatic: k1 in the reward, k3 in the loss."),
-    EXPERT, ONLINE, COMBO, AUTO, "--algo.kl.estimator" },
-  { "algorithm.kl.where", N_("KL belongs to"), CHOICE, NULL, "loss", 0, 0, where_choices,
+    EXPERT, POLICY, COMBO, AUTO, "--algo.kl.estimator" },
+  { "algorithm.kl.where", N_("KL belongs to"), CHOICE, NULL, "reward", 0, 0, where_choices,
     N_("Whether the KL term is taken from the reward or added to the loss."),
-    EXPERT, ONLINE, COMBO, 0, "--algo.kl.use_loss" },
+    EXPERT, POLICY, COMBO, 0, "--algo.kl.use_loss" },
+  { "algorithm.kl.unbiased", N_("Unbiased KL"), BOOLEAN, NULL, "no", 0, 0, NULL,
+    N_("Weighs the KL term of the loss by the probability ratio, so that its gradient is that of the KL."),
+    EXPERT, POLICY, SWITCH, 0, NULL },
+  { "algorithm.kl.target", N_("KL target"), REAL, N_("nats"), "off", 0, 1000, NULL,
+    N_("Adapts the coefficient so that the KL per token comes near this; off: a fixed coefficient."),
+    EXPERT, POLICY, SPIN, OFF, "--algo.kl.target" },
+  { "algorithm.kl.horizon", N_("KL horizon"), INTEGER, N_("samples"), "10000", 1, 1e9, NULL,
+    N_("Samples over which the coefficient adapts."),
+    EXPERT, POLICY, SPIN, 0, "--algo.kl.horizon" },
   { "algorithm.entropy", N_("Entropy bonus"), REAL, NULL, "0", 0, 100, NULL,
     N_("Weight of the mean entropy in the objective."),
-    EXPERT, ONLINE, SPIN, 0, "--actor.entropy_coef" },
+    EXPERT, POLICY, SPIN, 0, "--actor.entropy_coef" },
+  { "algorithm.value_clip", N_("Clip of values"), REAL, NULL, "0.5", 0, 1000, NULL,
+    N_("How far a value may move in one step; 0: anywhere."),
+    EXPERT, PPO, SPIN, 0, "--critic.value_clip" },
+  { "algorithm.value.loss_weight", N_("Weight of the critic's loss"), REAL, NULL, "1", 0, 1000, NULL,
+    N_("Factor of the critic's loss."),
+    EXPERT, PPO, SPIN, 0, NULL },
+  { "algorithm.critic_warmup_steps", N_("Critic warm-up"), INTEGER, N_("steps"), "0", 0, 1e6, NULL,
+    N_("Steps in which only the critic is trained."),
+    MORE, PPO, SPIN, 0, "--critic.freezing_steps" },
   { "algorithm.epochs", N_("Passes per batch"), INTEGER, NULL, "1", 1, 1000, NULL,
     N_("How often each batch of rollouts is trained on."),
     MORE, ONLINE, SPIN, 0, "--train.max_epochs" },
-  { "algorithm.advantage.normalize", N_("Normalize advantages"), CHOICE, NULL, "mean_std", 0, 0, normalize_choices,
-    N_("Takes the group's mean off the reward, and divides by its deviation too."),
-    EXPERT, ONLINE, COMBO, 0, "--algo.advantage.no_std_norm" },
+  { "algorithm.beta", N_("Beta"), REAL, NULL, "0.1", 0, 1000, NULL,
+    N_("How strongly the answers are held to the reference; SimPO: scale of the reward; ORPO: weight of the odds."),
+    BASIC, PLUMB_ON_DPO | PLUMB_ON_KTO | PLUMB_ON_ORPO | PLUMB_ON_SIMPO, SPIN, OPEN, "--dpo.beta" },
+  { "algorithm.dpo.loss", N_("Pair loss"), CHOICE, NULL, "sigmoid", 0, 0, pair_choices,
+    N_("Which function of the two log-ratios is minimised."),
+    MORE, PLUMB_ON_DPO, COMBO, 0, "--dpo.ipo_enable" },
+  { "algorithm.dpo.label_smoothing", N_("Label smoothing"), REAL, NULL, "0", 0, 0.5, NULL,
+    N_("Share of the pairs that may be labelled wrongly."),
+    EXPERT, PLUMB_ON_DPO, SPIN, 0, "--dpo.label_smoothing" },
+  { "algorithm.dpo.nll", N_("Weight of the likelihood"), REAL, NULL, "0", 0, 1000, NULL,
+    N_("Adds the mean negative log-likelihood of the chosen answer."),
+    EXPERT, PLUMB_ON_DPO, SPIN, 0, "--dpo.nll_loss_coef" },
+  { "algorithm.kto.desirable", N_("Weight of liked answers"), REAL, NULL, "1", 0, 1000, NULL,
+    N_("Factor of the loss of liked answers."),
+    MORE, PLUMB_ON_KTO, SPIN, 0, NULL },
+  { "algorithm.kto.undesirable", N_("Weight of disliked answers"), REAL, NULL, "1", 0, 1000, NULL,
+    N_("Factor of the loss of disliked answers."),
+    MORE, PLUMB_ON_KTO, SPIN, 0, NULL },
+  { "algorithm.kto.paired", N_("Paired"), BOOLEAN, NULL, "no", 0, 0, NULL,
+    N_("Measures liked answers against the disliked ones of the batch, instead of mismatched answers."),
+    EXPERT, PLUMB_ON_KTO, SWITCH, 0, NULL },
+  { "algorithm.simpo.margin", N_("Margin"), REAL, NULL, "0.5", 0, 1000, NULL,
+    N_("By how much the chosen answer should win."),
+    MORE, PLUMB_ON_SIMPO, SPIN, 0, NULL },
+  { "algorithm.rm.loss", N_("Reward loss"), CHOICE, NULL, "sigmoid", 0, 0, rm_choices,
+    N_("Which function of the difference of two scores is minimised."),
+    EXPERT, PLUMB_ON_RM, COMBO, 0, "--rm.loss_type" },
+  { "algorithm.rm.margin", N_("Use margins"), BOOLEAN, NULL, "no", 0, 0, NULL,
+    N_("Asks the chosen answer to win by the margin of its row."),
+    EXPERT, PLUMB_ON_RM, SWITCH, 0, "--rm.margin_loss_enable" },
+  { "algorithm.iterative.rounds", N_("Rounds"), INTEGER, NULL, "3", 1, 1e6, NULL,
+    N_("Into how many rounds the run is divided; a moving reference is renewed at each."),
+    MORE, PLUMB_ON_ITERATIVE, SPIN, 0, NULL },
+  { "algorithm.iterative.reference", N_("Reference of a round"), CHOICE, NULL, "fixed", 0, 0, iterative_choices,
+    N_("The first model throughout, or the policy as each round finds it."),
+    MORE, PLUMB_ON_ITERATIVE, COMBO, 0, NULL },
+  { "algorithm.dynamic_sampling", N_("Dynamic sampling"), BOOLEAN, NULL, "no", 0, 0, NULL,
+    N_("Replaces prompts whose answers all get the same reward by new ones; what was accepted is kept."),
+    MORE, GROUPS, SWITCH, 0, "--algo.dynamic_filtering_enable" },
+  { "algorithm.dynamic_sampling.low", N_("Lowest mean reward"), REAL, NULL, "0", -UNBOUNDED, UNBOUNDED, NULL,
+    N_("Prompts are kept while their mean reward lies above this."),
+    EXPERT, GROUPS, ENTRY, 0, "--algo.dynamic_filtering_range" },
+  { "algorithm.dynamic_sampling.high", N_("Highest mean reward"), REAL, NULL, "1", -UNBOUNDED, UNBOUNDED, NULL,
+    N_("Prompts are kept while their mean reward lies below this."),
+    EXPERT, GROUPS, ENTRY, 0, "--algo.dynamic_filtering_range" },
 
   { "rollout.prompts_per_step", N_("Prompts per step"), INTEGER, N_("prompts"), "128", 1, 1e6, NULL,
     N_("Prompts that each step generates completions for."),
@@ -247,6 +365,9 @@ static const PlumbField fields[] = {
   { "train.learning_rate", N_("Learning rate"), REAL, NULL, "1e-6", 0, 1, NULL,
     N_("Its peak, after the warm-up."),
     BASIC, ALL, ENTRY, OPEN, "--actor.adam.lr" },
+  { "train.critic_learning_rate", N_("Critic's learning rate"), REAL, NULL, "9e-6", 0, 1, NULL,
+    N_("Peak learning rate of the critic."),
+    MORE, PPO, ENTRY, OPEN, "--critic.adam.lr" },
   { "train.betas", N_("Betas"), REALS, NULL, "0.9, 0.95", 0, 1, NULL,
     N_("The two decay rates of Adam."),
     EXPERT, ALL, ENTRY, 0, "--actor.adam.betas" },
@@ -271,16 +392,25 @@ static const PlumbField fields[] = {
 
   { "reward.functions", N_("Reward functions"), TEXTS, NULL, NULL, 0, 256, reward_choices,
     N_("What scores a completion, each with an optional :weight. Options stand in [reward NAME]."),
-    BASIC, ONLINE, ENTRY, 0, "--reward.remote_url" },
+    BASIC, REWARDED, ENTRY, 0, "--reward.remote_url" },
   { "reward.clip", N_("Clip reward"), REALS, NULL, "-10, 10", -UNBOUNDED, UNBOUNDED, NULL,
     N_("Lowest and highest reward after the baseline."),
-    EXPERT, ONLINE, ENTRY, 0, "--reward.clip_range" },
+    EXPERT, REWARDED, ENTRY, 0, "--reward.clip_range" },
   { "reward.truncated", N_("Cut responses"), REAL, NULL, "off", -UNBOUNDED, 1, NULL,
     N_("From 0 to 1: multiplies the reward of a cut response. Below 0: replaces it."),
-    MORE, ONLINE, ENTRY, OFF, "--reward.stop_properly_penalty_coef" },
+    MORE, REWARDED, ENTRY, OFF, "--reward.stop_properly_penalty_coef" },
+  { "reward.normalize", N_("Normalize the reward model"), BOOLEAN, NULL, "no", 0, 0, NULL,
+    N_("By the mean and deviation that were stored when the reward model was trained."),
+    MORE, REWARDED, SWITCH, 0, "--reward.normalize_enable" },
+  { "reward.overlong_buffer", N_("Overlong buffer"), INTEGER, N_("tokens"), "off", 0, 1 << 24, NULL,
+    N_("Responses lose reward in proportion as they reach into the last tokens before the limit."),
+    MORE, REWARDED, SPIN, OFF, "--reward.overlong_buffer_len" },
+  { "reward.overlong_factor", N_("Overlong factor"), REAL, NULL, "1", 0, 1e6, NULL,
+    N_("What a response at the limit loses."),
+    EXPERT, REWARDED, SPIN, 0, "--reward.overlong_penalty_factor" },
   { "reward.timeout", N_("Timeout"), REAL, N_("s"), "30", 0, 86400, NULL,
     N_("A call that takes longer has failed."),
-    EXPERT, ONLINE, SPIN, OPEN, NULL },
+    EXPERT, REWARDED, SPIN, OPEN, NULL },
 
   { "placement.policy", N_("Device"), TEXT, NULL, NULL, 0, 64, NULL,
     N_("cpu, or cuda:N for a GPU. Automatic: the first GPU where there is one, else the CPU."),
@@ -331,11 +461,25 @@ static const PlumbField fields[] = {
 /* Defaults that differ from the row's own. */
 static const struct
 {
-  PlumbAlgorithm algorithm;
+  int algorithms; /* a later row wins */
   const char *key;
   const char *standard;
 } algorithm_defaults[] = {
-  { PLUMB_ALGORITHM_SFT, "train.learning_rate", "5e-6" },
+  { PLUMB_ON_OFFLINE, "train.learning_rate", "1e-5" },
+  { PLUMB_ON_SFT | PLUMB_ON_REJECTION, "train.learning_rate", "5e-6" },
+  { PLUMB_ON_RM, "train.learning_rate", "9e-6" },
+  { PLUMB_ON_ITERATIVE, "train.learning_rate", "5e-7" },
+  { PLUMB_ON_PPO | 1 << PLUMB_ALGORITHM_REINFORCE, "rollout.samples", "1" },
+  { PLUMB_ON_DISTILL | 1 << PLUMB_ALGORITHM_REMAX, "rollout.samples", "1" },
+  { 1 << PLUMB_ALGORITHM_GRPO | 1 << PLUMB_ALGORITHM_DR_GRPO, "algorithm.kl.where", "loss" },
+  { PLUMB_ON_PPO | 1 << PLUMB_ALGORITHM_REINFORCE | 1 << PLUMB_ALGORITHM_REINFORCE_BASELINE
+        | 1 << PLUMB_ALGORITHM_GRPO,
+    "algorithm.advantage.normalize", "mean_std" },
+  { 1 << PLUMB_ALGORITHM_DR_GRPO, "algorithm.advantage.normalize", "mean" },
+  { 1 << PLUMB_ALGORITHM_DR_GRPO, "algorithm.aggregate", "constant" },
+  { PLUMB_ON_DISTILL, "algorithm.kl.coefficient", "1" },
+  { PLUMB_ON_KTO, "algorithm.beta", "0.01" },
+  { PLUMB_ON_SIMPO, "algorithm.beta", "2" },
 };
 
 const PlumbField *
@@ -377,8 +521,8 @@ plumb_field_group_length (const char *key)
 const char *
 plumb_field_default (const PlumbField *field, PlumbAlgorithm algorithm)
 {
-  for (gsize i = 0; i < G_N_ELEMENTS (algorithm_defaults); i++)
-    if (algorithm_defaults[i].algorithm == algorithm
+  for (gsize i = G_N_ELEMENTS (algorithm_defaults); i-- > 0;)
+    if (PLUMB_IS_ON (algorithm, algorithm_defaults[i].algorithms)
         && g_str_equal (algorithm_defaults[i].key, field->key))
       return algorithm_defaults[i].standard;
   return field->flags & PLUMB_FIELD_AUTO ? "auto" : field->standard;

@@ -2,6 +2,7 @@
 #define G_LOG_DOMAIN "plumbline"
 #include "config.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "engine/text/data-json.h"
@@ -14,11 +15,16 @@ static const char *const answer_names[]
     = { "answer", "solution", "label", "target", "final_answer", "gold", "Answer", NULL };
 static const char *const response_names[]
     = { "response", "completion", "output", "answer", "solution", "target", "chosen", NULL };
+static const char *const chosen_names[] = { "chosen", "preferred", "winner", "better", NULL };
+static const char *const rejected_names[] = { "rejected", "dispreferred", "loser", "worse", NULL };
+static const char *const margin_names[] = { "margin", "score_difference", NULL };
+static const char *const label_names[] = { "label", "desirable", "liked", "is_good", "tag", NULL };
 
 void
 plumb_data_text_clear (PlumbDataText *text)
 {
-  GString **strings[] = { &text->prompt, &text->answer, &text->response };
+  GString **strings[] = { &text->prompt,   &text->answer, &text->response,
+                          &text->rejected, &text->margin, &text->label };
 
   for (gsize i = 0; i < G_N_ELEMENTS (strings); i++)
     {
@@ -26,6 +32,29 @@ plumb_data_text_clear (PlumbDataText *text)
         g_string_free (*strings[i], TRUE);
       *strings[i] = NULL;
     }
+}
+
+gboolean
+plumb_data_label (const char *text, gboolean *liked)
+{
+  static const char *const words[] = { "true", "1", "yes", "false", "0", "no" };
+
+  for (gsize i = 0; i < G_N_ELEMENTS (words); i++)
+    if (g_ascii_strcasecmp (text, words[i]) == 0)
+      {
+        *liked = i < G_N_ELEMENTS (words) / 2;
+        return TRUE;
+      }
+  return FALSE;
+}
+
+double
+plumb_data_number (const char *text)
+{
+  char *end;
+  double value = g_ascii_strtod (text, &end);
+
+  return end != text && *end == '\0' ? value : NAN;
 }
 
 void
@@ -148,6 +177,23 @@ malformed (PlumbJsonScan *scan, gsize offset, PlumbRowFault *fault)
                    NULL);
 }
 
+/* A label that says nothing and a margin that is no number are faults of the row. */
+static gboolean
+check_numbers (const PlumbDataKeys *keys, const PlumbDataText *text, PlumbRowFault *fault)
+{
+  gboolean liked;
+
+  if (keys->need_label && !plumb_data_label (text->label->str, &liked))
+    return fault_at (fault,
+                     g_strdup_printf ("%s is \"%.40s\", not a label", keys->label, text->label->str),
+                     g_strdup ("write true or false, 1 or 0"));
+  if (text->margin != NULL && !isfinite (plumb_data_number (text->margin->str)))
+    return fault_at (
+        fault, g_strdup_printf ("%s is \"%.40s\", not a number", keys->margin, text->margin->str),
+        NULL);
+  return TRUE;
+}
+
 gboolean
 plumb_data_json_read (const char *line,
                       gsize length,
@@ -163,7 +209,11 @@ plumb_data_json_read (const char *line,
   Wanted wanted[] = {
     { keys->prompt, &text->prompt, NULL, TRUE, FALSE },
     { keys->answer, &text->answer, NULL, keys->need_answer, FALSE },
-    { keys->response, &text->response, NULL, keys->need_response, FALSE },
+    { keys->response, &text->response, NULL,
+      keys->need_response || keys->need_pair || keys->need_label, FALSE },
+    { keys->rejected, &text->rejected, NULL, keys->need_pair, FALSE },
+    { keys->margin, &text->margin, NULL, FALSE, FALSE },
+    { keys->label, &text->label, NULL, keys->need_label, FALSE },
   };
 
   plumb_json_scan_init (&scan, line, length);
@@ -192,7 +242,7 @@ plumb_data_json_read (const char *line,
   for (gsize i = 0; i < G_N_ELEMENTS (wanted); i++)
     if (!check_wanted (&wanted[i], seen, fault))
       return FALSE;
-  return TRUE;
+  return check_numbers (keys, text, fault);
 }
 
 gboolean
@@ -261,27 +311,42 @@ missing_key (const char *setting, const char *key, const char *const *names, GHa
                           all, setting);
 }
 
+/* A key that a spec may give, and where it comes from otherwise. */
+typedef struct
+{
+  const char *setting;
+  const char *usual; /* what it is called in a message */
+  char **key;
+  const char *const *names;
+  gboolean needed;
+  char **other; /* that the guess must not take too; NULL: none */
+} Choice;
+
 char *
 plumb_data_json_choose (PlumbDataKeys *keys, GHashTable *seen)
 {
-  if (keys->prompt != NULL && !g_hash_table_contains (seen, keys->prompt))
-    return missing_key ("data.prompt_key", keys->prompt, prompt_names, seen);
-  if (keys->answer != NULL && keys->need_answer && !g_hash_table_contains (seen, keys->answer))
-    return missing_key ("data.answer_key", keys->answer, answer_names, seen);
-  if (keys->response != NULL && keys->need_response
-      && !g_hash_table_contains (seen, keys->response))
-    return missing_key ("data.response_key", keys->response, response_names, seen);
-  if (keys->prompt == NULL)
-    keys->prompt = guess (prompt_names, seen, keys->answer);
-  if (keys->prompt == NULL)
-    return missing_key ("data.prompt_key", "prompt", prompt_names, seen);
-  if (keys->answer == NULL)
-    keys->answer = guess (answer_names, seen, keys->prompt);
-  if (keys->response == NULL)
-    keys->response = guess (response_names, seen, keys->prompt);
-  if (keys->answer == NULL && keys->need_answer)
-    return missing_key ("data.answer_key", "answer", answer_names, seen);
-  if (keys->response == NULL && keys->need_response)
-    return missing_key ("data.response_key", "response", response_names, seen);
+  gboolean answered = keys->need_response || keys->need_label;
+  Choice choices[] = {
+    { "data.prompt_key", "prompt", &keys->prompt, prompt_names, TRUE, &keys->answer },
+    { "data.answer_key", "answer", &keys->answer, answer_names, keys->need_answer, &keys->prompt },
+    { keys->need_pair ? "data.chosen_key" : "data.response_key", keys->need_pair ? "chosen" : "response",
+      &keys->response, keys->need_pair ? chosen_names : response_names, keys->need_pair || answered,
+      &keys->prompt },
+    { "data.rejected_key", "rejected", &keys->rejected, rejected_names, keys->need_pair, NULL },
+    { "data.margin_key", "margin", &keys->margin, margin_names, FALSE, NULL },
+    { "data.label_key", "label", &keys->label, label_names, keys->need_label, NULL },
+  };
+
+  for (gsize i = 0; i < G_N_ELEMENTS (choices); i++)
+    if (*choices[i].key != NULL && choices[i].needed && !g_hash_table_contains (seen, *choices[i].key))
+      return missing_key (choices[i].setting, *choices[i].key, choices[i].names, seen);
+  for (gsize i = 0; i < G_N_ELEMENTS (choices); i++)
+    {
+      if (*choices[i].key == NULL)
+        *choices[i].key
+            = guess (choices[i].names, seen, choices[i].other != NULL ? *choices[i].other : NULL);
+      if (*choices[i].key == NULL && choices[i].needed)
+        return missing_key (choices[i].setting, choices[i].usual, choices[i].names, seen);
+    }
   return NULL;
 }

@@ -17,6 +17,10 @@ typedef struct
 void plumb_row_fault_clear (PlumbRowFault *fault);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (PlumbRowFault, plumb_row_fault_clear)
 
+/* Whether a label's text says yes or no; FALSE: neither. A margin's text as a number; NaN: none. */
+gboolean plumb_data_label (const char *text, gboolean *liked);
+double plumb_data_number (const char *text);
+
 /* Reads the texts of a line. FALSE with `fault`. `offset`: of the line in its file. */
 gboolean plumb_data_json_read (const char *line,
                                gsize length,

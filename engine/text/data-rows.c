@@ -37,14 +37,42 @@ struct _PlumbDataSource
   PlumbArithmetic *arithmetic;
 };
 
+static void
+list_keys (PlumbDataKeys *keys, char **list[6])
+{
+  char **all[] = { &keys->prompt,   &keys->answer, &keys->response,
+                   &keys->rejected, &keys->margin, &keys->label };
+
+  memcpy (list, all, sizeof all);
+}
+
+void
+plumb_data_keys_clear (PlumbDataKeys *keys)
+{
+  char **list[6];
+
+  list_keys (keys, list);
+  for (gsize i = 0; i < G_N_ELEMENTS (list); i++)
+    g_clear_pointer (list[i], g_free);
+}
+
+void
+plumb_data_keys_copy (PlumbDataKeys *to, const PlumbDataKeys *from)
+{
+  char **list[6];
+
+  *to = *from;
+  list_keys (to, list);
+  for (gsize i = 0; i < G_N_ELEMENTS (list); i++)
+    *list[i] = g_strdup (*list[i]);
+}
+
 void
 plumb_data_source_free (PlumbDataSource *source)
 {
   g_free (source->name);
   g_clear_pointer (&source->bytes, g_bytes_unref);
-  g_free (source->keys.prompt);
-  g_free (source->keys.answer);
-  g_free (source->keys.response);
+  plumb_data_keys_clear (&source->keys);
   g_array_unref (source->rows);
   g_clear_pointer (&source->arithmetic, plumb_arithmetic_free);
   g_free (source);
@@ -301,10 +329,7 @@ plumb_data_source_open (const char *path,
 
   source->name = g_strdup (path);
   source->rows = g_array_new (FALSE, FALSE, sizeof (Row));
-  source->keys = *keys;
-  source->keys.prompt = g_strdup (keys->prompt);
-  source->keys.answer = g_strdup (keys->answer);
-  source->keys.response = g_strdup (keys->response);
+  plumb_data_keys_copy (&source->keys, keys);
   if (g_str_equal (path, "builtin:arithmetic"))
     {
       source->kind = SOURCE_ARITHMETIC;

@@ -23,9 +23,15 @@ typedef enum
 /* Which keys hold what; NULL: guessed from the first rows, and filled in. */
 typedef struct
 {
-  char *prompt, *answer, *response;
+  char *prompt, *answer;
+  char *response; /* of a pair: the chosen one */
+  char *rejected, *margin, *label;
   gboolean need_answer, need_response; /* a row without it is broken */
+  gboolean need_pair, need_label;
 } PlumbDataKeys;
+
+void plumb_data_keys_clear (PlumbDataKeys *keys);
+void plumb_data_keys_copy (PlumbDataKeys *to, const PlumbDataKeys *from);
 
 typedef struct _PlumbDataSource PlumbDataSource;
 
@@ -33,7 +39,7 @@ typedef struct _PlumbDataSource PlumbDataSource;
 typedef struct
 {
   GString *prompt;
-  GString *answer, *response; /* NULL: none */
+  GString *answer, *response, *rejected, *margin, *label; /* NULL: none */
 } PlumbDataText;
 
 void plumb_data_text_clear (PlumbDataText *text);

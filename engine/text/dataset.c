@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/core/error.h"
+#include "engine/text/data-json.h"
 #include "engine/text/dataset-private.h"
 
 #define MOST_ROWS (1u << 31)
@@ -37,12 +38,21 @@ struct _PlumbDataSet
   PlumbDataCounts counts;
 };
 
+static char *
+key_of (PlumbSpec *spec, const char *setting)
+{
+  return g_strdup (plumb_spec_get_text (spec, setting));
+}
+
 void
 plumb_data_options_from_spec (PlumbDataOptions *options,
                               PlumbSpec *spec,
                               const char *paths_key,
                               PlumbDataPurpose purpose)
 {
+  PlumbAlgorithm algorithm = plumb_spec_algorithm (spec);
+  gboolean offline = purpose != PLUMB_DATA_WARMUP && !PLUMB_IS_ON (algorithm, PLUMB_ON_ONLINE);
+
   *options = (PlumbDataOptions){
     .paths = plumb_spec_get_list (spec, paths_key),
     .purpose = purpose,
@@ -57,25 +67,28 @@ plumb_data_options_from_spec (PlumbDataOptions *options,
   };
   /* Supervised rows need a response, unless whole texts are trained on. Rows of a text file have
    * none: they are whole texts always. */
-  if (purpose == PLUMB_DATA_WARMUP || plumb_spec_algorithm (spec) == PLUMB_ALGORITHM_SFT)
+  if (purpose == PLUMB_DATA_WARMUP || algorithm == PLUMB_ALGORITHM_SFT)
     {
       options->whole_text = TRUE;
       options->keys.need_response
           = purpose == PLUMB_DATA_WARMUP
             || g_str_equal (plumb_spec_get_text (spec, "data.train_on"), "response");
     }
-  options->keys.prompt = g_strdup (plumb_spec_get_text (spec, "data.prompt_key"));
-  options->keys.answer = g_strdup (plumb_spec_get_text (spec, "data.answer_key"));
-  options->keys.response = g_strdup (plumb_spec_get_text (spec, "data.response_key"));
+  options->keys.need_pair = offline && PLUMB_IS_ON (algorithm, PLUMB_ON_PAIRS);
+  options->keys.need_label = offline && PLUMB_IS_ON (algorithm, PLUMB_ON_KTO);
+  options->keys.prompt = key_of (spec, "data.prompt_key");
+  options->keys.answer = key_of (spec, "data.answer_key");
+  options->keys.response = key_of (spec, options->keys.need_pair ? "data.chosen_key" : "data.response_key");
+  options->keys.rejected = key_of (spec, "data.rejected_key");
+  options->keys.margin = key_of (spec, "data.margin_key");
+  options->keys.label = key_of (spec, "data.label_key");
 }
 
 void
 plumb_data_options_clear (PlumbDataOptions *options)
 {
   g_clear_pointer (&options->paths, g_strfreev);
-  g_clear_pointer (&options->keys.prompt, g_free);
-  g_clear_pointer (&options->keys.answer, g_free);
-  g_clear_pointer (&options->keys.response, g_free);
+  plumb_data_keys_clear (&options->keys);
 }
 
 PlumbDataSet *
@@ -116,8 +129,10 @@ plumb_data_row_free (PlumbDataRow *row)
   g_free (row->prompt);
   g_free (row->answer);
   g_free (row->response);
+  g_free (row->rejected);
   g_clear_pointer (&row->prompt_ids, g_array_unref);
   g_clear_pointer (&row->response_ids, g_array_unref);
+  g_clear_pointer (&row->rejected_ids, g_array_unref);
   g_free (row);
 }
 
@@ -259,6 +274,51 @@ shown (const GString *text)
   return copy;
 }
 
+/* An answer to the row's prompt as ids that end with EOS, cut to what the longest sequence leaves. */
+static GArray *
+build_answer (PlumbDataSet *set, const PlumbDataRow *row, const GString *prompt, GString *text, Fit *fit, GError **error)
+{
+  g_autoptr (GArray) ids = g_array_new (FALSE, FALSE, sizeof (gint32));
+  gsize length = (set->max_length + 1) * plumb_tokenizer_longest_token (set->tokenizer);
+
+  if (text->len > length)
+    {
+      *fit = set->on_overlong == OVERLONG_DROP ? FIT_NOT : FIT_CUT;
+      while ((text->str[length] & 0xc0) == 0x80)
+        length--;
+      g_string_truncate (text, length);
+    }
+  if (!encode_response (set, prompt, text, row->prompt_ids, ids, error))
+    {
+      g_prefix_error (error, "%s:%u: ", row->file, row->line);
+      return NULL;
+    }
+  end_response (set, ids);
+  if (row->prompt_ids->len + ids->len > set->max_length)
+    {
+      *fit = set->on_overlong == OVERLONG_DROP ? FIT_NOT : FIT_CUT;
+      g_array_set_size (ids, MIN (ids->len, set->max_length - row->prompt_ids->len));
+    }
+  return g_steal_pointer (&ids);
+}
+
+static gboolean
+build_prompt (PlumbDataSet *set, PlumbDataRow *row, GString *prompt, Fit *fit, GError **error)
+{
+  row->prompt_ids = g_array_new (FALSE, FALSE, sizeof (gint32));
+  if (!encode_prompt (set, prompt, row->prompt_ids, fit, error))
+    {
+      g_prefix_error (error, "%s:%u: ", row->file, row->line);
+      return FALSE;
+    }
+  if (*fit == FIT_CUT)
+    row->prompt = plumb_tokenizer_decode (set->tokenizer, (gpointer)row->prompt_ids->data,
+                                          row->prompt_ids->len, TRUE, NULL);
+  if (row->prompt == NULL)
+    row->prompt = shown (prompt);
+  return TRUE;
+}
+
 static PlumbDataRow *
 build_row (PlumbDataSet *set, const Place *place, Fit *fit, GError **error)
 {
@@ -266,11 +326,13 @@ build_row (PlumbDataSet *set, const Place *place, Fit *fit, GError **error)
   g_autoptr (PlumbDataRow) row = g_new0 (PlumbDataRow, 1);
   g_auto (PlumbDataText) text = { NULL };
   g_autoptr (GString) prompt = NULL;
-  gsize length;
 
   plumb_data_source_get (source, place->row, &text);
   row->file = plumb_data_source_name (source);
   row->line = plumb_data_source_line (source, place->row);
+  row->margin = text.margin != NULL ? plumb_data_number (text.margin->str) : 0;
+  if (text.label != NULL)
+    plumb_data_label (text.label->str, &row->liked);
   if (set->whole_text && text.response == NULL)
     {
       text.response = g_steal_pointer (&text.prompt);
@@ -278,44 +340,21 @@ build_row (PlumbDataSet *set, const Place *place, Fit *fit, GError **error)
     }
   else
     prompt = fill_template (set, text.prompt);
-  row->prompt_ids = g_array_new (FALSE, FALSE, sizeof (gint32));
-  if (!encode_prompt (set, prompt, row->prompt_ids, fit, error))
-    {
-      g_prefix_error (error, "%s:%u: ", row->file, row->line);
-      return NULL;
-    }
-  if (*fit == FIT_CUT)
-    row->prompt = plumb_tokenizer_decode (set->tokenizer, (gpointer)row->prompt_ids->data,
-                                          row->prompt_ids->len, TRUE, NULL);
-  if (row->prompt == NULL)
-    row->prompt = shown (prompt);
+  if (!build_prompt (set, row, prompt, fit, error))
+    return NULL;
   row->answer = text.answer != NULL ? shown (text.answer) : NULL;
   if (text.response == NULL || *fit == FIT_NOT)
     return g_steal_pointer (&row);
 
   row->response = shown (text.response);
-  row->response_ids = g_array_new (FALSE, FALSE, sizeof (gint32));
-  length = (set->max_length + 1) * plumb_tokenizer_longest_token (set->tokenizer);
-  if (text.response->len > length)
-    {
-      *fit = set->on_overlong == OVERLONG_DROP ? FIT_NOT : FIT_CUT;
-      while ((text.response->str[length] & 0xc0) == 0x80)
-        length--;
-      g_string_truncate (text.response, length);
-    }
-  if (!encode_response (set, prompt, text.response, row->prompt_ids, row->response_ids, error))
-    {
-      g_prefix_error (error, "%s:%u: ", row->file, row->line);
-      return NULL;
-    }
-  end_response (set, row->response_ids);
-  if (row->prompt_ids->len + row->response_ids->len > set->max_length)
-    {
-      *fit = set->on_overlong == OVERLONG_DROP ? FIT_NOT : FIT_CUT;
-      g_array_set_size (row->response_ids,
-                        MIN (row->response_ids->len, set->max_length - row->prompt_ids->len));
-    }
-  return g_steal_pointer (&row);
+  row->response_ids = build_answer (set, row, prompt, text.response, fit, error);
+  if (row->response_ids == NULL)
+    return NULL;
+  if (text.rejected == NULL)
+    return g_steal_pointer (&row);
+  row->rejected = shown (text.rejected);
+  row->rejected_ids = build_answer (set, row, prompt, text.rejected, fit, error);
+  return row->rejected_ids != NULL ? g_steal_pointer (&row) : NULL;
 }
 
 PlumbDataRow *

@@ -64,6 +64,10 @@ typedef struct
   char *response;       /* NULL: none */
   GArray *prompt_ids;   /* gint32, with BOS */
   GArray *response_ids; /* gint32, ends with EOS; NULL: no response */
+  char *rejected;       /* the worse answer of a pair; NULL: none */
+  GArray *rejected_ids; /* as response_ids */
+  double margin;        /* of the pair, else 0 */
+  gboolean liked;       /* the row's label */
   const char *file;     /* borrowed */
   guint line;
 } PlumbDataRow;
