@@ -92,6 +92,6 @@ plumb_bench_train (const PlumbBenchOptions *o, GError **error)
              "%.0f tokens/s; activations %.1f GB\n",
              o->sequences, o->length, t / step, step * 1e3, best[1] * 1e3,
              6 * (bench.blocks + bench.head) * t / step / 1e12, 100 * limit / step, t / limit,
-             (double) plumb_trainer_activation_bytes (bench.model->config, o->type, o->length, t) / 1e9);
+             (double) plumb_trainer_activation_bytes (bench.model->config, o->type, o->length, t, TRUE) / 1e9);
   return ok;
 }

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <gio/gio.h>
 #include <glib/gstdio.h>
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -52,9 +53,26 @@ plumb_sync_folder (const char *path, GError **error)
   return ok;
 }
 
-/* config.json as it is, but for the type of the weights, in the key that it already uses. */
+/* A causal model's config becomes that of a sequence classifier with one label. */
+static void
+make_classifier (JsonObject *object)
+{
+  JsonArray *old = plumb_json_node_array (json_object_get_member (object, "architectures"));
+  const char *name = old && json_array_get_length (old) ? plumb_json_node_text (json_array_get_element (old, 0)) : NULL;
+  const char *suffix = name ? strstr (name, "ForCausalLM") : NULL;
+  if (!suffix)
+    return;
+  JsonArray *architectures = json_array_new ();
+  g_autofree char *stem = g_strndup (name, (gsize) (suffix - name));
+  g_autofree char *classifier = g_strconcat (stem, "ForSequenceClassification", NULL);
+  json_array_add_string_element (architectures, classifier);
+  json_object_set_array_member (object, "architectures", architectures);
+  json_object_set_int_member (object, "num_labels", 1);
+}
+
+/* config.json as it is, but for the head, and for the type of the weights in the key that it already uses. */
 static gboolean
-copy_config (const char *source, const char *dir, enum dev_type type, GError **error)
+copy_config (const char *source, const char *dir, enum dev_type type, gboolean score, GError **error)
 {
   g_autofree char *from = g_build_filename (source, "config.json", NULL);
   g_autofree char *to = g_build_filename (dir, "config.json", NULL);
@@ -62,6 +80,8 @@ copy_config (const char *source, const char *dir, enum dev_type type, GError **e
   JsonObject *object = parser ? plumb_json_top (parser, from, error) : NULL;
   if (!object)
     return FALSE;
+  if (score)
+    make_classifier (object);
   const char *name = type == DEV_BF16 ? "bfloat16" : "float32";
   if (json_object_has_member (object, "dtype"))
     json_object_set_string_member (object, "dtype", name);
@@ -72,13 +92,13 @@ copy_config (const char *source, const char *dir, enum dev_type type, GError **e
 }
 
 gboolean
-plumb_model_copy_files (const char *source, const char *dir, enum dev_type type, GError **error)
+plumb_model_copy_files (const char *source, const char *dir, enum dev_type type, gboolean score, GError **error)
 {
   static const char *const names[]
       = { "generation_config.json", "tokenizer.json",          "tokenizer.json.gz", "tokenizer_config.json",
           "special_tokens_map.json", "tokenizer.model",        "vocab.json",        "merges.txt",
           "added_tokens.json",       "chat_template.jinja" };
-  if (!copy_config (source, dir, type, error))
+  if (!copy_config (source, dir, type, score, error))
     return FALSE;
   for (gsize i = 0; i < G_N_ELEMENTS (names); i++)
     {
@@ -138,7 +158,7 @@ plumb_model_export (PlumbModel *model, const char *source, const char *dir, GErr
     }
   gboolean ok = plumb_weights_save (model->device, model->table, plumb_model_weights (model), model->type,
                                     weights, error)
-                && plumb_model_copy_files (source, aside, model->type, error)
+                && plumb_model_copy_files (source, aside, model->type, model->config->score, error)
                 && compare_saved (model, aside, error) && plumb_sync_folder (aside, error);
   if (ok && (!plumb_remove_tree (dir, error) || g_rename (aside, dir) != 0))
     {
@@ -150,4 +170,36 @@ plumb_model_export (PlumbModel *model, const char *source, const char *dir, GErr
   if (!ok)
     plumb_remove_tree (aside, NULL);
   return ok && plumb_sync_folder (parent, error);
+}
+
+gboolean
+plumb_model_store_statistics (const char *dir, double mean, double deviation, GError **error)
+{
+  g_autofree char *path = g_build_filename (dir, "config.json", NULL);
+  g_autoptr (JsonParser) parser = plumb_json_parse_file (path, MAX_CONFIG_BYTES, error);
+  JsonObject *object = parser ? plumb_json_top (parser, path, error) : NULL;
+  if (!object)
+    return FALSE;
+  json_object_set_double_member (object, "mean", mean);
+  json_object_set_double_member (object, "std", deviation);
+  g_autofree char *text = json_to_string (json_parser_get_root (parser), TRUE);
+  return g_file_set_contents (path, text, -1, error);
+}
+
+gboolean
+plumb_model_read_statistics (const char *dir, double *mean, double *deviation, GError **error)
+{
+  g_autofree char *path = g_build_filename (dir, "config.json", NULL);
+  g_autoptr (JsonParser) parser = plumb_json_parse_file (path, MAX_CONFIG_BYTES, error);
+  JsonObject *object = parser ? plumb_json_top (parser, path, error) : NULL;
+  if (!object)
+    return FALSE;
+  *mean = json_object_get_double_member_with_default (object, "mean", NAN);
+  *deviation = json_object_get_double_member_with_default (object, "std", NAN);
+  if (isfinite (*mean) && *deviation > 0)
+    return TRUE;
+  g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
+               "%s has no mean and std of its rewards; a reward model trained here stores them, or set reward.normalize = no",
+               path);
+  return FALSE;
 }

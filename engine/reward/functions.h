@@ -24,6 +24,7 @@ extern const PlumbRewardFunction plumb_reward_regex;
 extern const PlumbRewardFunction plumb_reward_length;
 extern const PlumbRewardFunction plumb_reward_choice;
 extern const PlumbRewardFunction plumb_reward_program;
+extern const PlumbRewardFunction plumb_reward_model;
 
 /* Sets an error for a bad option, with its place. Returns FALSE. */
 gboolean plumb_reward_bad_option (

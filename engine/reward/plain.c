@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The short functions: exact, regex, length. */
+/* The short functions: exact, regex, length, model. */
 #define G_LOG_DOMAIN "plumbline"
 #include "config.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "engine/reward/functions.h"
@@ -120,6 +121,7 @@ score_length (gpointer state, const PlumbRewardInput *input, PlumbRewardScore *s
 
 static const char *const exact_options[] = { "case", NULL };
 static const char *const regex_options[] = { "pattern", "full", NULL };
+static const char *const no_options[] = { NULL };
 static const char *const length_options[] = { "min", "max", NULL };
 
 const PlumbRewardFunction plumb_reward_exact = {
@@ -145,4 +147,20 @@ const PlumbRewardFunction plumb_reward_length = {
   .open = open_length,
   .score = score_length,
   .close = g_free,
+};
+
+/* --- model: what the reward model said, which the device computed for the whole batch */
+
+static void
+score_model (gpointer state, const PlumbRewardInput *input, PlumbRewardScore *score)
+{
+  score->value = input->model_score;
+  score->failed = !isfinite (input->model_score);
+  score->reason = score->failed ? g_strdup ("the reward model gave no finite score") : NULL;
+}
+
+const PlumbRewardFunction plumb_reward_model = {
+  .name = "model",
+  .options = no_options,
+  .score = score_model,
 };

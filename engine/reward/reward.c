@@ -10,7 +10,8 @@
 
 static const PlumbRewardFunction *const functions[]
     = { &plumb_reward_number, &plumb_reward_exact,  &plumb_reward_regex,
-        &plumb_reward_length, &plumb_reward_choice, &plumb_reward_program };
+        &plumb_reward_length, &plumb_reward_choice, &plumb_reward_program,
+        &plumb_reward_model };
 
 typedef struct
 {
@@ -194,6 +195,15 @@ plumb_reward_needs_answer (PlumbReward *reward)
 {
   for (guint i = 0; i < reward->parts->len; i++)
     if (g_array_index (reward->parts, Part, i).function->needs_answer)
+      return TRUE;
+  return FALSE;
+}
+
+gboolean
+plumb_reward_needs_model (PlumbReward *reward)
+{
+  for (guint i = 0; i < reward->parts->len; i++)
+    if (g_array_index (reward->parts, Part, i).function == &plumb_reward_model)
       return TRUE;
   return FALSE;
 }

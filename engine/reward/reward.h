@@ -11,6 +11,7 @@ typedef struct
   const char *prompt, *response;
   const char *answer; /* NULL: the row has none */
   gsize n_tokens;     /* of the response */
+  double model_score; /* by the reward model; NaN: none */
 } PlumbRewardInput;
 
 /* One function's verdict. A call that gave no score has `failed` set: it is never a 0. */
@@ -36,6 +37,9 @@ guint plumb_reward_n_parts (PlumbReward *reward);
 const char *plumb_reward_part_name (PlumbReward *reward, guint part);
 /* Does a function compare with the row's answer? Then rows without one are broken. */
 gboolean plumb_reward_needs_answer (PlumbReward *reward);
+
+/* Is one of them the reward model? Then every input brings its score. */
+gboolean plumb_reward_needs_model (PlumbReward *reward);
 
 /* Weighted sum of the parts. `parts` (room for n_parts; NULL: not wanted) gets each part's own
  * value, NaN for one that failed; if one failed, so has the whole. */

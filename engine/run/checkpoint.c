@@ -33,7 +33,7 @@ typedef struct
   gint64 *value;
 } PositionField;
 
-#define N_POSITION 8
+#define N_POSITION 11
 
 static void
 position_fields (PlumbPosition *p, PositionField fields[N_POSITION])
@@ -42,6 +42,7 @@ position_fields (PlumbPosition *p, PositionField fields[N_POSITION])
     { "step", &p->step },       { "stage_step", &p->stage_step },   { "updates", &p->updates },
     { "ordinal", &p->ordinal }, { "tokens", &p->tokens },           { "samples", &p->samples },
     { "epoch", (gint64 *) &p->epoch }, { "row", (gint64 *) &p->row },
+    { "critic_updates", &p->critic_updates }, { "round", &p->round }, { "bad_steps", &p->bad_steps },
   };
   for (int i = 0; i < N_POSITION; i++)
     fields[i] = all[i];
@@ -80,6 +81,8 @@ write_position (PlumbRun *run, const char *dir, GError **error)
                                  position.stage == PLUMB_STAGE_ONLINE ? "online" : "supervised");
   json_builder_set_member_name (builder, "pass1");
   json_builder_add_double_value (builder, position.pass1);
+  json_builder_set_member_name (builder, "kl_coefficient");
+  json_builder_add_double_value (builder, position.kl_coefficient);
   json_builder_set_member_name (builder, "seed");
   json_builder_add_int_value (builder, plumb_spec_get_integer (run->spec, "run.seed"));
   add_showpieces (builder, run->showpieces);
@@ -242,6 +245,8 @@ read_position (PlumbRun *run, const char *dir, GError **error)
   const char *stage = json_object_get_string_member_with_default (object, "stage", "");
   position.stage = g_str_equal (stage, "online") ? PLUMB_STAGE_ONLINE : PLUMB_STAGE_SUPERVISED;
   position.pass1 = json_object_get_double_member_with_default (object, "pass1", -1);
+  position.kl_coefficient
+      = json_object_get_double_member_with_default (object, "kl_coefficient", run->position.kl_coefficient);
   gint64 seed = json_object_get_int_member_with_default (object, "seed", -1);
   if (seed != plumb_spec_get_integer (run->spec, "run.seed"))
     {

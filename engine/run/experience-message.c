@@ -97,6 +97,32 @@ plumb_body_get_experience (GVariant *body, GError **error)
   return NULL;
 }
 
+/* Copies sequence s of `e` to place i of `to`, whose earlier sequences are filled. */
+static void
+copy_sequence (struct plumb_experience *to, int i, const struct plumb_experience *e, int s)
+{
+  int at = to->offsets[i], first = e->offsets[s];
+  gsize length = (gsize) (e->offsets[s + 1] - first);
+  memcpy (to->ids + at, e->ids + first, length * sizeof *e->ids);
+  memcpy (to->mask + at, e->mask + first, length * sizeof *e->mask);
+  memcpy (to->rollout_logp + at, e->rollout_logp + first, length * sizeof *e->rollout_logp);
+  memcpy (to->old_logp + at, e->old_logp + first, length * sizeof *e->old_logp);
+  memcpy (to->reference_logp + at, e->reference_logp + first, length * sizeof *e->reference_logp);
+  memcpy (to->entropy + at, e->entropy + first, length * sizeof *e->entropy);
+  memcpy (to->value + at, e->value + first, length * sizeof *e->value);
+  memcpy (to->advantage + at, e->advantage + first, length * sizeof *e->advantage);
+  memcpy (to->returns + at, e->returns + first, length * sizeof *e->returns);
+  memcpy (to->version + at, e->version + first, length * sizeof *e->version);
+  to->reward[i] = e->reward[s];
+  to->baseline[i] = e->baseline[s];
+  to->margin[i] = e->margin[s];
+  to->desirable[i] = e->desirable[s];
+  to->scored[i] = e->scored[s];
+  to->truncated[i] = e->truncated[s];
+  to->group[i] = e->group[s];
+  to->offsets[i + 1] = at + (int) length;
+}
+
 struct plumb_experience *
 plumb_experience_select (const struct plumb_experience *e, const int *sequences, int n)
 {
@@ -104,28 +130,19 @@ plumb_experience_select (const struct plumb_experience *e, const int *sequences,
   for (int i = 0; i < n; i++)
     tokens += e->offsets[sequences[i] + 1] - e->offsets[sequences[i]];
   struct plumb_experience *part = plumb_experience_new (n, tokens);
-  for (int i = 0, at = 0; i < n; i++)
-    {
-      int s = sequences[i], first = e->offsets[s];
-      gsize length = (gsize) (e->offsets[s + 1] - first);
-      memcpy (part->ids + at, e->ids + first, length * sizeof *e->ids);
-      memcpy (part->mask + at, e->mask + first, length * sizeof *e->mask);
-      memcpy (part->rollout_logp + at, e->rollout_logp + first, length * sizeof *e->rollout_logp);
-      memcpy (part->old_logp + at, e->old_logp + first, length * sizeof *e->old_logp);
-      memcpy (part->reference_logp + at, e->reference_logp + first, length * sizeof *e->reference_logp);
-      memcpy (part->entropy + at, e->entropy + first, length * sizeof *e->entropy);
-      memcpy (part->value + at, e->value + first, length * sizeof *e->value);
-      memcpy (part->advantage + at, e->advantage + first, length * sizeof *e->advantage);
-      memcpy (part->returns + at, e->returns + first, length * sizeof *e->returns);
-      part->reward[i] = e->reward[s];
-      part->baseline[i] = e->baseline[s];
-      part->margin[i] = e->margin[s];
-      part->desirable[i] = e->desirable[s];
-      part->scored[i] = e->scored[s];
-      part->truncated[i] = e->truncated[s];
-      part->group[i] = e->group[s];
-      at += (int) length;
-      part->offsets[i + 1] = at;
-    }
+  for (int i = 0; i < n; i++)
+    copy_sequence (part, i, e, sequences[i]);
   return part;
+}
+
+struct plumb_experience *
+plumb_experience_join (const struct plumb_experience *first, const struct plumb_experience *second)
+{
+  struct plumb_experience *whole
+      = plumb_experience_new (first->sequences + second->sequences, first->tokens + second->tokens);
+  for (int s = 0; s < first->sequences; s++)
+    copy_sequence (whole, s, first, s);
+  for (int s = 0; s < second->sequences; s++)
+    copy_sequence (whole, first->sequences + s, second, s);
+  return whole;
 }

@@ -15,5 +15,8 @@ struct plumb_experience *plumb_body_get_experience (GVariant *body, GError **err
 /* A new experience of some sequences of another. */
 struct plumb_experience *plumb_experience_select (const struct plumb_experience *experience,
                                                   const int *sequences, int n);
+/* One after the other, as a new experience. */
+struct plumb_experience *plumb_experience_join (const struct plumb_experience *first,
+                                                const struct plumb_experience *second);
 
 G_END_DECLS

@@ -9,7 +9,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "engine/algo/shaping.h"
 #include "engine/core/error.h"
+#include "engine/run/experience-message.h"
 #include "engine/run/run-private.h"
 
 void
@@ -32,6 +34,63 @@ plumb_batch_free (PlumbBatch *batch)
   g_free (batch->scores);
   g_free (batch->parts);
   g_free (batch);
+}
+
+/* Grows an array of pointers or numbers by n entries, and gives its new part. */
+static gpointer
+grow (gpointer array, gsize have, gsize n, gsize size)
+{
+  gpointer *place = array;
+  *place = g_realloc (*place, (have + n + 1) * size);
+  return (char *) *place + have * size;
+}
+
+static void
+take_group (PlumbBatch *to, PlumbBatch *from, int group, gsize parts)
+{
+  gsize p = (gsize) to->prompts, s = p * (gsize) to->samples, n = (gsize) to->samples, first = (gsize) group * n;
+  *(PlumbDataRow **) grow (&to->data, p, 1, sizeof *to->data) = g_steal_pointer (&from->data[group]);
+  *(gint64 *) grow (&to->ordinals, p, 1, sizeof *to->ordinals) = from->ordinals[group];
+  memcpy (grow (&to->responses, s, n, sizeof *to->responses), from->responses + first, n * sizeof *to->responses);
+  memset (from->responses + first, 0, n * sizeof *to->responses);
+  memcpy (grow (&to->finish, s, n, sizeof *to->finish), from->finish + first, n * sizeof *to->finish);
+  memcpy (grow (&to->scores, s, n, sizeof *to->scores), from->scores + first, n * sizeof *to->scores);
+  memset (from->scores + first, 0, n * sizeof *to->scores);
+  memcpy (grow (&to->parts, s * parts, n * parts, sizeof *to->parts), from->parts + first * parts,
+          n * parts * sizeof *to->parts);
+  to->prompts++;
+}
+
+void
+plumb_batch_take (PlumbBatch *to, PlumbBatch *from, const int *groups, int n)
+{
+  int before = to->experience ? to->experience->sequences : 0;
+  g_autofree int *sequences = g_new (int, (gsize) n * from->samples + 1);
+  to->samples = from->samples;
+  to->n_parts = from->n_parts;
+  for (int i = 0; i < n; i++)
+    {
+      for (int k = 0; k < from->samples; k++)
+        sequences[i * from->samples + k] = groups[i] * from->samples + k;
+      take_group (to, from, groups[i], from->n_parts);
+    }
+  struct plumb_experience *added = plumb_experience_select (from->experience, sequences, n * from->samples);
+  struct plumb_experience *whole = before ? plumb_experience_join (to->experience, added) : added;
+  if (before)
+    {
+      plumb_experience_free (to->experience);
+      plumb_experience_free (added);
+    }
+  to->experience = whole;
+  for (int s = 0; s < whole->sequences; s++)
+    whole->group[s] = s / to->samples;
+  to->asked += from->asked;
+  to->generated += from->generated;
+  to->prefill += from->prefill;
+  to->shared += from->shared;
+  to->kv_used = MAX (to->kv_used, from->kv_used);
+  to->running = MAX (to->running, from->running);
+  to->seconds += from->seconds;
 }
 
 /* The body of a GENERATE request. */
@@ -183,23 +242,43 @@ read_statistics (PlumbBatch *batch, GVariant *body)
   batch->running = (double) rows / MAX (1, passes);
 }
 
-/* The rule of reward.truncated for a response that was cut: 0..1 multiplies, below 0 replaces. */
-static double
-shape_truncated (PlumbRun *run, double reward)
+/* What happens to the raw rewards: overlong and cut responses. */
+static void
+shape (PlumbRun *run, struct plumb_experience *e)
 {
-  double rule = plumb_spec_get_real (run->spec, "reward.truncated");
-  return rule < 0 ? rule : reward * rule;
+  int buffer = (int) plumb_spec_get_integer (run->spec, "reward.overlong_buffer");
+  if (buffer > 0)
+    plumb_shape_overlong (e, (int) plumb_spec_get_integer (run->spec, "rollout.max_new_tokens"), buffer,
+                          plumb_spec_get_real (run->spec, "reward.overlong_factor"));
+  if (plumb_spec_is_set (run->spec, "reward.truncated")
+      && g_strcmp0 (plumb_spec_get_text (run->spec, "reward.truncated"), "off") != 0)
+    plumb_shape_truncated (e, plumb_spec_get_real (run->spec, "reward.truncated"));
+}
+
+/* Scores (sequences) of the reward model, normalised where that is asked for; NaN without one. */
+static gboolean
+ask_reward_model (PlumbRun *run, const struct plumb_experience *e, double *scores, GError **error)
+{
+  g_autofree double *values = g_new0 (double, e->tokens + 1);
+  gboolean wanted = run->reward && plumb_reward_needs_model (run->reward);
+  if (wanted && !plumb_run_values (run, e, PLUMB_VALUES_REWARD, values, error))
+    return FALSE;
+  for (int s = 0; s < e->sequences; s++)
+    scores[s] = wanted ? (values[e->offsets[s + 1] - 1] - run->reward_mean) / run->reward_deviation : NAN;
+  return TRUE;
 }
 
 static gboolean
 score (PlumbRun *run, PlumbBatch *batch, GError **error)
 {
   struct plumb_experience *e = batch->experience;
-  gboolean shape = plumb_spec_is_set (run->spec, "reward.truncated")
-                   && g_strcmp0 (plumb_spec_get_text (run->spec, "reward.truncated"), "off") != 0;
+  g_autofree double *model_scores = g_new (double, e->sequences + 1);
+  batch->n_parts = run->reward ? plumb_reward_n_parts (run->reward) : 0;
   batch->responses = g_new0 (char *, e->sequences + 1);
   batch->scores = g_new0 (PlumbRewardScore, e->sequences);
-  guint n_parts = plumb_reward_n_parts (run->reward);
+  guint n_parts = batch->n_parts;
+  if (!ask_reward_model (run, e, model_scores, error))
+    return FALSE;
   batch->parts = g_new0 (double, (gsize) e->sequences * n_parts + 1);
   for (int s = 0; s < e->sequences; s++)
     {
@@ -211,18 +290,18 @@ score (PlumbRun *run, PlumbBatch *batch, GError **error)
       if (!batch->responses[s])
         return FALSE;
       PlumbRewardInput input = { row->prompt, batch->responses[s], row->answer,
-                                 (gsize) (e->offsets[s + 1] - first) };
-      plumb_reward_score (run->reward, &input, &batch->scores[s], batch->parts + (gsize) s * n_parts);
+                                 (gsize) (e->offsets[s + 1] - first), model_scores[s] };
+      if (run->reward)
+        plumb_reward_score (run->reward, &input, &batch->scores[s], batch->parts + (gsize) s * n_parts);
       e->scored[s] = !batch->scores[s].failed && isfinite (batch->scores[s].value);
       e->reward[s] = e->scored[s] ? batch->scores[s].value : 0;
-      if (e->scored[s] && e->truncated[s] && shape)
-        e->reward[s] = shape_truncated (run, e->reward[s]);
       if (!plumb_run_tick (run, s, e->sequences))
         {
           g_set_error (error, PLUMB_ERROR, PLUMB_EXIT_INTERRUPTED, "interrupted");
           return FALSE;
         }
     }
+  shape (run, e);
   return TRUE;
 }
 

@@ -45,7 +45,7 @@ const char *
 plumb_message_kind_name (PlumbMessageKind kind)
 {
   static const char *const names[]
-      = { NULL,   "hello", "open",  "generate", "log-probs", "train", "save",
+      = { NULL,   "hello", "open",  "generate", "log-probs", "values", "train", "save",
           "load", "stage", "close", "progress", "done",      "failed" };
   return kind > 0 && kind < G_N_ELEMENTS (names) ? names[kind] : "unknown";
 }

@@ -14,6 +14,7 @@ typedef enum
   PLUMB_MESSAGE_OPEN,      /* load models and make room: {settings} */
   PLUMB_MESSAGE_GENERATE,  /* {prompts, sampling} -> {completions} */
   PLUMB_MESSAGE_LOG_PROBS, /* {experience, role, temperature} -> {log-probs, entropies} */
+  PLUMB_MESSAGE_VALUES,    /* {experience, of} -> {values}: critic's, or scores at the last tokens */
   PLUMB_MESSAGE_TRAIN,     /* {experience, loss, rate} -> {statistics} */
   PLUMB_MESSAGE_SAVE,      /* {folder} */
   PLUMB_MESSAGE_LOAD,      /* {folder} */

@@ -8,11 +8,14 @@
 
 #include <string.h>
 
+#include "engine/algo/shaping.h"
 #include "engine/core/error.h"
 #include "engine/run/experience-message.h"
 #include "engine/run/run-private.h"
 
-/* Random order of sequences for the passes over a batch: Fisher and Yates with a generator of its own, seeded by
+#define MOST_ROUNDS 20 /* of asking for prompts that teach something, in one step */
+
+/* Random order of units for the passes over a batch: Fisher and Yates with a generator of its own, seeded by
  * the run and the update. */
 static void
 shuffle (int *order, int n, guint64 seed, guint64 update)
@@ -31,12 +34,32 @@ shuffle (int *order, int n, guint64 seed, guint64 update)
     }
 }
 
+/* The rewards of greedy answers to the same prompts, as baselines. */
+static gboolean
+ask_greedy (PlumbRun *run, const PlumbAsk *asked, PlumbBatch *batch, GError **error)
+{
+  PlumbAsk ask = *asked;
+  ask.samples = 1;
+  ask.temperature = 0;
+  g_autoptr (PlumbBatch) greedy = plumb_run_generate (run, &ask, error);
+  if (!greedy)
+    return FALSE;
+  for (int s = 0; s < batch->experience->sequences; s++)
+    {
+      int prompt = s / batch->samples;
+      batch->experience->baseline[s] = greedy->experience->reward[prompt];
+      /* Without its baseline an answer has no advantage. */
+      batch->experience->scored[s] = batch->experience->scored[s] && greedy->experience->scored[prompt];
+    }
+  return TRUE;
+}
+
 static PlumbBatch *
-take_and_generate (PlumbRun *run, GError **error)
+take_and_generate (PlumbRun *run, int prompts, GError **error)
 {
   PlumbAsk ask = {
     .set = run->train,
-    .prompts = (int) plumb_spec_get_integer (run->spec, "rollout.prompts_per_step"),
+    .prompts = prompts,
     .samples = (int) plumb_spec_get_integer (run->spec, "rollout.samples"),
     .first_ordinal = run->position.ordinal,
     .temperature = plumb_spec_get_real (run->spec, "rollout.temperature"),
@@ -46,167 +69,277 @@ take_and_generate (PlumbRun *run, GError **error)
   for (int p = 0; p < ask.prompts; p++)
     rows[p] = plumb_data_cursor_next (run->cursor);
   ask.rows = rows;
-  PlumbBatch *batch = plumb_run_generate (run, &ask, error);
-  if (!batch)
+  g_autoptr (PlumbBatch) batch = plumb_run_generate (run, &ask, error);
+  if (!batch || (run->recipe->greedy && !ask_greedy (run, &ask, batch, error)))
     return NULL;
   run->position.ordinal += ask.prompts;
   run->position.samples += (gint64) ask.prompts * ask.samples;
-  return batch;
+  batch->asked = ask.prompts;
+  return g_steal_pointer (&batch);
 }
 
-static gboolean
-ask_log_probs (PlumbRun *run, const struct plumb_experience *e, gboolean reference, float *log_probs,
-               float *entropies, GError **error)
+/* Moves the groups that teach something, as many as are wanted. */
+static void
+accept_groups (PlumbRun *run, PlumbBatch *to, PlumbBatch *from, int wanted)
 {
-  g_autoptr (GVariantDict) body = g_variant_dict_new (NULL);
-  plumb_body_add_experience (body, e, FALSE);
-  g_variant_dict_insert (body, "of-reference", "b", reference);
-  g_variant_dict_insert (body, "temperature", "d",
-                         plumb_spec_get_real (run->spec, "rollout.temperature"));
-  g_autoptr (GVariant) answer
-      = plumb_crew_ask (run->crew, PLUMB_MESSAGE_LOG_PROBS, g_variant_dict_end (body), error);
-  gsize n = 0;
-  const void *found = answer ? plumb_body_get_array (answer, "log-probs", sizeof (float), &n) : NULL;
-  if (!found || n != (gsize) e->tokens)
-    {
-      if (answer)
-        g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "the worker returned no log-probs");
-      return FALSE;
-    }
-  memcpy (log_probs, found, n * sizeof (float));
-  found = plumb_body_get_array (answer, "entropies", sizeof (float), &n);
-  if (entropies && found && n == (gsize) e->tokens)
-    memcpy (entropies, found, n * sizeof (float));
-  return TRUE;
+  double low = plumb_spec_get_real (run->spec, "algorithm.dynamic_sampling.low");
+  double high = plumb_spec_get_real (run->spec, "algorithm.dynamic_sampling.high");
+  g_autofree int *groups = g_new (int, from->prompts + 1);
+  int n = 0;
+  for (int p = 0; p < from->prompts && n < wanted; p++)
+    if (plumb_group_teaches (from->experience, p * from->samples, (p + 1) * from->samples, low, high))
+      groups[n++] = p;
+  plumb_batch_take (to, from, groups, n);
 }
 
-/* Log-probs by the trainer before any update, and by the frozen reference where a KL term needs them. */
+/* Dynamic sampling (Yu et al. 2025): asks on until enough groups teach something; what was accepted is kept. */
+static PlumbBatch *
+generate_batch (PlumbRun *run, GError **error)
+{
+  int prompts = (int) plumb_spec_get_integer (run->spec, "rollout.prompts_per_step");
+  if (!plumb_spec_get_boolean (run->spec, "algorithm.dynamic_sampling"))
+    return take_and_generate (run, prompts, error);
+  g_autoptr (PlumbBatch) kept = g_new0 (PlumbBatch, 1);
+  for (int round = 0; kept->prompts < prompts && round < MOST_ROUNDS; round++)
+    {
+      g_autoptr (PlumbBatch) more = take_and_generate (run, prompts, error);
+      if (!more)
+        return NULL;
+      accept_groups (run, kept, more, prompts - kept->prompts);
+    }
+  if (kept->prompts == 0)
+    {
+      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED,
+                   "none of %d prompts had a mean reward between algorithm.dynamic_sampling.low and .high; the "
+                   "problems are all too hard or too easy for this model, or the reward does not fit them",
+                   kept->asked);
+      return NULL;
+    }
+  return g_steal_pointer (&kept);
+}
+
+/* Log-probs by the trainer before any update, by the frozen reference where a term needs them, and values. */
 static gboolean
 fill_log_probs (PlumbRun *run, struct plumb_experience *e, GError **error)
 {
+  double temperature = plumb_spec_get_real (run->spec, "rollout.temperature");
   plumb_run_begin_phase (run, "logprob");
-  gboolean ok = ask_log_probs (run, e, FALSE, e->old_logp, e->entropy, error);
-  if (ok && plumb_spec_get_real (run->spec, "algorithm.kl.coefficient") > 0)
-    ok = ask_log_probs (run, e, TRUE, e->reference_logp, NULL, error);
+  gboolean ok = plumb_run_log_probs (run, e, FALSE, temperature, e->old_logp, e->entropy, error)
+                && (!plumb_recipe_needs_reference (run->spec)
+                    || plumb_run_log_probs (run, e, TRUE, temperature, e->reference_logp, NULL, error))
+                && (!run->recipe->critic || plumb_run_values (run, e, PLUMB_VALUES_CRITIC, e->value, error));
   plumb_run_end_phase (run);
   return ok;
-}
-
-static gboolean
-kl_in_reward (PlumbRun *run)
-{
-  return g_str_equal (plumb_spec_get_text (run->spec, "algorithm.kl.where"), "reward");
-}
-
-static void
-fill_advantages (PlumbRun *run, struct plumb_experience *e, struct plumb_group_statistics *groups)
-{
-  g_autoptr (GArray) clip = plumb_spec_get_reals (run->spec, "reward.clip");
-  struct plumb_advantage_options options = {
-    .clip_low = clip->len > 0 ? g_array_index (clip, double, 0) : -10,
-    .clip_high = clip->len > 1 ? g_array_index (clip, double, 1) : 10,
-    .kl_coefficient = plumb_spec_get_real (run->spec, "algorithm.kl.coefficient"),
-    .kl_estimator = plumb_spec_get_choice (run->spec, "algorithm.kl.estimator"),
-    .kl_in_reward = kl_in_reward (run),
-    .gamma = 1,
-  };
-  int normalize = plumb_spec_get_choice (run->spec, "algorithm.advantage.normalize");
-  options.baseline = normalize == PLUMB_NORMALIZE_NONE ? PLUMB_BASELINE_NONE : PLUMB_BASELINE_GROUP_MEAN;
-  options.scale_by_deviation = normalize == PLUMB_NORMALIZE_MEAN_STD;
-  plumb_advantages (e, &options, groups);
-}
-
-static PlumbLossSpec
-policy_loss (PlumbRun *run)
-{
-  PlumbSpec *spec = run->spec;
-  PlumbLossSpec loss = { .id = PLUMB_LOSS_POLICY };
-  loss.temperature = plumb_spec_get_real (spec, "rollout.temperature");
-  loss.policy.clip_low = plumb_spec_get_real (spec, "algorithm.clip_low");
-  loss.policy.clip_high = plumb_spec_get_real (spec, "algorithm.clip_high");
-  loss.policy.kl_coefficient
-      = kl_in_reward (run) ? 0 : plumb_spec_get_real (spec, "algorithm.kl.coefficient");
-  loss.policy.kl_estimator = plumb_spec_get_choice (spec, "algorithm.kl.estimator");
-  loss.policy.entropy = plumb_spec_get_real (spec, "algorithm.entropy");
-  loss.policy.aggregate = plumb_spec_get_choice (spec, "algorithm.aggregate");
-  loss.denominators.limit = (double) plumb_spec_get_integer (spec, "rollout.max_new_tokens");
-  return loss;
 }
 
 static int
 updates_per_step (PlumbRun *run)
 {
-  gint64 sequences = plumb_spec_get_integer (run->spec, "rollout.prompts_per_step")
-                     * plumb_spec_get_integer (run->spec, "rollout.samples");
+  gint64 sequences = plumb_spec_get_integer (run->spec, "rollout.prompts_per_step");
   gint64 batch = plumb_spec_get_integer (run->spec, "train.batch");
   gint64 epochs = plumb_spec_get_integer (run->spec, "algorithm.epochs");
+  if (run->recipe->loss == PLUMB_LOSS_POLICY)
+    sequences *= plumb_spec_get_integer (run->spec, "rollout.samples");
   return (int) (epochs * ((sequences + batch - 1) / batch));
 }
 
 static struct plumb_schedule
-rate_schedule (PlumbRun *run)
+rate_schedule (PlumbRun *run, const char *rate)
 {
   int updates = (int) MIN (G_MAXINT, run->steps[PLUMB_STAGE_ONLINE] * updates_per_step (run));
   return (struct plumb_schedule){
     .kind = plumb_spec_get_choice (run->spec, "train.schedule"),
-    .rate = plumb_spec_get_real (run->spec, "train.learning_rate"),
+    .rate = plumb_spec_get_real (run->spec, rate),
     .floor = 0.1,
     .warmup = plumb_schedule_warmup (plumb_spec_get_real (run->spec, "train.warmup"), updates),
     .updates = updates,
   };
 }
 
-/* Some epochs of mini-batches over the sequences that are still in the loss. */
-static gboolean
-train_policy (PlumbRun *run, const struct plumb_experience *e, PlumbUpdateSums *sums, GError **error)
+/* What a step trains with. */
+typedef struct
 {
-  PlumbLossSpec loss = policy_loss (run);
-  struct plumb_schedule schedule = rate_schedule (run);
-  int batch = (int) plumb_spec_get_integer (run->spec, "train.batch"), kept = 0;
+  PlumbLossSpec loss, value_loss;
+  struct plumb_schedule schedule, value_schedule;
+  gboolean policy, critic; /* which of them is trained now */
+  PlumbUpdateSums sums, value_sums;
+} Training;
+
+static void
+training_init (PlumbRun *run, Training *t)
+{
+  *t = (Training){ .critic = run->recipe->critic };
+  t->loss = plumb_recipe_loss (run->spec, run->position.kl_coefficient);
+  t->schedule = rate_schedule (run, "train.learning_rate");
+  t->policy = !t->critic
+              || run->position.stage_step > plumb_spec_get_integer (run->spec, "algorithm.critic_warmup_steps");
+  if (!t->critic)
+    return;
+  t->value_loss = plumb_recipe_value_loss (run->spec);
+  t->value_schedule = rate_schedule (run, "train.critic_learning_rate");
+}
+
+static gboolean
+train_mini_batch (PlumbRun *run, const struct plumb_experience *e, const int *sequences, int n, Training *t,
+                  GError **error)
+{
+  if (t->critic
+      && !plumb_run_update (run, e, sequences, n, &t->value_loss, &t->value_schedule, &t->value_sums, error))
+    return FALSE;
+  return !t->policy || plumb_run_update (run, e, sequences, n, &t->loss, &t->schedule, &t->sums, error);
+}
+
+/* Some epochs of mini-batches over the units (sequences, or pairs) that are still in the loss. */
+static gboolean
+train (PlumbRun *run, const struct plumb_experience *e, Training *t, GError **error)
+{
+  int unit = run->recipe->pairs ? 2 : 1, kept = 0;
+  int batch = (int) plumb_spec_get_integer (run->spec, "train.batch");
   gint64 epochs = plumb_spec_get_integer (run->spec, "algorithm.epochs");
-  g_autofree int *order = g_new (int, e->sequences + 1);
+  g_autofree int *order = g_new (int, e->sequences + 1), *sequences = g_new (int, e->sequences + 1);
   plumb_run_begin_phase (run, "train");
-  for (int s = 0; s < e->sequences; s++)
+  for (int s = 0; s < e->sequences; s += unit)
     if (plumb_experience_response_length (e, s) > 0)
       order[kept++] = s;
   for (gint64 epoch = 0; epoch < epochs; epoch++)
     {
       if (kept > batch)
         shuffle (order, kept, (guint64) plumb_spec_get_integer (run->spec, "run.seed"),
-                 (guint64) run->position.updates);
+                 (guint64) (run->position.updates + run->position.critic_updates));
+      for (int i = 0; i < kept * unit; i++)
+        sequences[i] = order[i / unit] + i % unit;
       for (int first = 0; first < kept; first += batch)
-        if (!plumb_run_update (run, e, order + first, MIN (batch, kept - first), &loss, &schedule, sums, error))
+        if (!train_mini_batch (run, e, sequences + first * unit, unit * MIN (batch, kept - first), t, error))
           return FALSE;
     }
   plumb_run_end_phase (run);
   return TRUE;
 }
 
-gboolean
-plumb_run_online_step (PlumbRun *run, GError **error)
+/* The best answers of the groups, or the best and the worst as pairs; a group without spread gives neither pair. */
+static struct plumb_experience *
+choose_answers (const PlumbBatch *batch, gboolean pairs)
 {
-  double start = plumb_telemetry_now (run->telemetry), trained;
-  struct plumb_group_statistics groups;
-  PlumbUpdateSums sums = { 0 };
-  g_autoptr (PlumbBatch) batch = take_and_generate (run, error);
-  if (!batch || !fill_log_probs (run, batch->experience, error))
-    return FALSE;
-  fill_advantages (run, batch->experience, &groups);
-  run->position.step++;
-  run->position.stage_step++;
-  plumb_run_record_batch (run, batch, &groups);
-  plumb_run_record_samples (run, batch, FALSE, NULL);
-  trained = plumb_telemetry_now (run->telemetry);
-  if (!train_policy (run, batch->experience, &sums, error))
-    return FALSE;
+  const struct plumb_experience *e = batch->experience;
+  g_autofree int *chosen = g_new (int, e->sequences + 1);
+  int n = 0;
+  for (int p = 0; p < batch->prompts; p++)
+    {
+      int first = p * batch->samples, last = first + batch->samples;
+      int best = plumb_group_extreme (e, first, last, 1), worst = plumb_group_extreme (e, first, last, -1);
+      if (best < 0 || (pairs && e->reward[best] == e->reward[worst]))
+        continue;
+      chosen[n++] = best;
+      if (pairs)
+        chosen[n++] = worst;
+    }
+  return plumb_experience_select (e, chosen, n);
+}
+
+/* Keeps the KL per token near its target. */
+static void
+adapt_kl (PlumbRun *run, const struct plumb_experience *e)
+{
+  double target = plumb_spec_get_real (run->spec, "algorithm.kl.target"), sum = 0, n = 0;
+  if (target <= 0 || !plumb_recipe_needs_reference (run->spec))
+    return;
+  for (int t = 0; t < e->tokens; t++)
+    if (e->mask[t])
+      {
+        sum += (double) e->old_logp[t] - e->reference_logp[t];
+        n++;
+      }
+  run->position.kl_coefficient
+      = plumb_kl_adapt (run->position.kl_coefficient, n > 0 ? sum / n : target, target, e->sequences,
+                        (double) plumb_spec_get_integer (run->spec, "algorithm.kl.horizon"));
+}
+
+/* Reward, log-probs and advantages of a batch; the experience that is trained on, owned by the caller where it is
+ * not the batch's own. */
+static struct plumb_experience *
+make_experience (PlumbRun *run, PlumbBatch *batch, struct plumb_group_statistics *groups, PlumbLossSpec *loss,
+                 GError **error)
+{
+  struct plumb_advantage_options options = plumb_recipe_advantages (run->spec, run->position.kl_coefficient);
+  struct plumb_experience *chosen;
+  if (!fill_log_probs (run, batch->experience, error))
+    return NULL;
+  if (run->recipe->loss == PLUMB_LOSS_POLICY)
+    {
+      plumb_advantages (batch->experience, &options, groups);
+      return batch->experience;
+    }
+  chosen = choose_answers (batch, run->recipe->pairs);
+  /* For what is recorded: the groups as they are. */
+  options.baseline = PLUMB_BASELINE_NONE;
+  options.whiten = PLUMB_NORMALIZE_NONE;
+  options.kl_in_reward = 0;
+  plumb_advantages (batch->experience, &options, groups);
+  if (chosen->sequences > 0 && !plumb_run_prepare_preferences (run, chosen, loss, error))
+    g_clear_pointer (&chosen, plumb_experience_free);
+  return chosen;
+}
+
+/* Iterative DPO: at the start of a round a moving reference becomes the policy. */
+static gboolean
+begin_round (PlumbRun *run, GError **error)
+{
+  gint64 rounds = plumb_spec_get_integer (run->spec, "algorithm.iterative.rounds");
+  gint64 length = MAX (1, (run->steps[PLUMB_STAGE_ONLINE] + rounds - 1) / rounds);
+  gint64 round = run->position.stage_step / length;
+  if (run->algorithm != PLUMB_ALGORITHM_ITERATIVE_DPO || round == run->position.round)
+    return TRUE;
+  run->position.round = round;
+  plumb_telemetry_event (run->telemetry, PLUMB_EVENT_INFO, "round", run->position.step,
+                         "round %" G_GINT64_FORMAT " begins", round + 1);
+  if (!g_str_equal (plumb_spec_get_text (run->spec, "algorithm.iterative.reference"), "moving"))
+    return TRUE;
+  return plumb_run_renew_reference (run, TRUE, error);
+}
+
+static void
+record_step (PlumbRun *run, const PlumbBatch *batch, const Training *t, double start, double trained)
+{
   double end = plumb_telemetry_now (run->telemetry);
-  if (sums.updates > 0)
-    plumb_run_record_updates (run, &sums, "loss/total");
+  if (t->sums.updates > 0)
+    plumb_run_record_updates (run, &t->sums, &t->loss, run->recipe->metric);
+  if (t->value_sums.updates > 0)
+    plumb_run_record_updates (run, &t->value_sums, &t->value_loss, "loss/value");
   plumb_run_point (run, "data/epoch", (double) plumb_data_cursor_epoch (run->cursor));
+  if (batch->asked > batch->prompts || plumb_spec_get_boolean (run->spec, "algorithm.dynamic_sampling"))
+    plumb_run_point (run, "data/accepted", (double) batch->prompts / batch->asked);
   plumb_run_point (run, "throughput/train", batch->experience->tokens / MAX (1e-9, end - trained));
   plumb_run_record_step (run, end - start, batch->experience->tokens);
   plumb_run_point (run, "time/generate", batch->seconds);
   plumb_run_point (run, "time/train", end - trained);
   run->step_seconds = end - start;
-  return TRUE;
+}
+
+gboolean
+plumb_run_online_step (PlumbRun *run, GError **error)
+{
+  double start = plumb_telemetry_now (run->telemetry);
+  struct plumb_group_statistics groups = { 0 };
+  if (!begin_round (run, error))
+    return FALSE;
+  g_autoptr (PlumbBatch) batch = generate_batch (run, error);
+  if (!batch)
+    return FALSE;
+  run->position.step++;
+  run->position.stage_step++;
+  Training t;
+  training_init (run, &t);
+  struct plumb_experience *e = make_experience (run, batch, &groups, &t.loss, error);
+  if (!e)
+    return FALSE;
+  plumb_run_record_batch (run, batch, &groups);
+  plumb_run_record_samples (run, batch, FALSE, NULL);
+  double trained = plumb_telemetry_now (run->telemetry);
+  gboolean ok = train (run, e, &t, error);
+  if (ok)
+    record_step (run, batch, &t, start, trained);
+  adapt_kl (run, batch->experience);
+  if (e != batch->experience)
+    plumb_experience_free (e);
+  return ok;
 }

@@ -123,11 +123,11 @@ open_data (PlumbRunInputs *in, const char *key, PlumbDataPurpose purpose, GError
 static gboolean
 open_all_data (PlumbRunInputs *in, GError **error)
 {
-  gboolean online = plumb_spec_algorithm (in->spec) != PLUMB_ALGORITHM_SFT;
+  gboolean online = plumb_recipe (plumb_spec_algorithm (in->spec))->online;
   in->train = open_data (in, "data.train", PLUMB_DATA_TRAIN, error);
   if (!in->train)
     return FALSE;
-  if (online && plumb_spec_has_value (in->spec, "data.eval")
+  if (plumb_spec_has_value (in->spec, "data.eval")
       && !(in->eval = open_data (in, "data.eval", PLUMB_DATA_EVAL, error)))
     return FALSE;
   if (online && plumb_spec_get_integer (in->spec, "warmup.steps") > 0
@@ -157,8 +157,7 @@ static gboolean
 check_reference (PlumbSpec *spec, const PlumbModelConfig *policy, GError **error)
 {
   const char *dir = reference_folder (spec);
-  if (plumb_spec_algorithm (spec) == PLUMB_ALGORITHM_SFT || !dir
-      || plumb_spec_get_real (spec, "algorithm.kl.coefficient") <= 0)
+  if (!dir || !plumb_recipe_needs_reference (spec))
     return TRUE;
   g_autoptr (PlumbModelConfig) config = open_model (dir, error);
   if (config && config->vocabulary != policy->vocabulary)
@@ -200,7 +199,7 @@ plumb_run_inputs_open (PlumbRunInputs *in, PlumbSpec *spec, const char *dir, GEr
   in->stop_ids = find_stop_ids (spec, in->tokenizer, error);
   if (!in->stop_ids)
     return FALSE;
-  if (plumb_spec_algorithm (spec) != PLUMB_ALGORITHM_SFT && !(in->reward = plumb_reward_new (spec, error)))
+  if (PLUMB_IS_ON (plumb_spec_algorithm (spec), PLUMB_ON_REWARDED) && !(in->reward = plumb_reward_new (spec, error)))
     return FALSE;
   return open_all_data (in, error);
 }
@@ -223,7 +222,7 @@ void
 plumb_run_count_steps (const PlumbRunInputs *in, gint64 steps[2])
 {
   PlumbSpec *spec = in->spec;
-  gboolean sft = plumb_spec_algorithm (spec) == PLUMB_ALGORITHM_SFT;
+  gboolean sft = !plumb_recipe (plumb_spec_algorithm (spec))->online;
   gint64 each = plumb_spec_get_integer (spec, sft ? "train.batch" : "rollout.prompts_per_step");
   gint64 wanted = plumb_spec_get_integer (spec, "schedule.steps");
   double rows = (double) plumb_data_set_epoch_rows (in->train);
@@ -280,11 +279,66 @@ choose_device (PlumbWorkerSettings *s, PlumbSpec *spec, guint64 *memory_availabl
              || plumb_spec_resolve (spec, "run.deterministic", s->deterministic ? "yes" : "no", error));
 }
 
+/* The frozen model: the one that is named, the one that was kept when a stage or round began, or the first. */
+static void
+set_reference (PlumbWorkerSettings *s, const PlumbRunInputs *in, const char *dir)
+{
+  const char *reference = reference_folder (in->spec);
+  g_autofree char *kept = g_build_filename (dir, "reference", "model", NULL);
+  gboolean moving = plumb_spec_algorithm (in->spec) == PLUMB_ALGORITHM_ITERATIVE_DPO
+                    && g_str_equal (plumb_spec_get_text (in->spec, "algorithm.iterative.reference"), "moving");
+  gboolean renewed = moving || (!reference && in->warmup);
+  s->reference_from_policy = renewed;
+  s->reference = g_strdup (renewed && g_file_test (kept, G_FILE_TEST_IS_DIR) ? kept
+                           : reference                                     ? reference
+                                                                           : in->start_model);
+}
+
+/* A scalar model must read the tokens of the policy. */
+static gboolean
+check_scalar (const char *key, const char *dir, const PlumbRunInputs *in, gboolean trained, GError **error)
+{
+  g_autoptr (PlumbModelConfig) config = plumb_model_config_load (dir, error);
+  guint tokens = plumb_tokenizer_vocab_size (in->tokenizer);
+  if (!config)
+    return FALSE;
+  if (!config->score && !trained)
+    g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
+                 "%s: %s is a language model; a reward model has a score head (train one with run.algorithm = rm)",
+                 key, dir);
+  else if (config->vocabulary < (int) tokens)
+    g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
+                 "%s: %s has a vocabulary of %d and the policy's tokenizer knows %u tokens; it must be a model with "
+                 "the same tokens", key, dir, config->vocabulary, tokens);
+  else
+    return TRUE;
+  return FALSE;
+}
+
+/* Reward model and critic, which starts from the reward model where it is not named, else from the policy. */
+static gboolean
+set_scalar_models (PlumbWorkerSettings *s, const PlumbRunInputs *in, GError **error)
+{
+  const char *critic
+      = plumb_spec_is_auto (in->spec, "model.critic") ? NULL : plumb_spec_get_text (in->spec, "model.critic");
+  if (in->reward && plumb_reward_needs_model (in->reward))
+    s->reward = g_strdup (plumb_spec_get_text (in->spec, "model.reward"));
+  if (s->reward && !check_scalar ("model.reward", s->reward, in, FALSE, error))
+    return FALSE;
+  if (!plumb_recipe (plumb_spec_algorithm (in->spec))->critic)
+    return TRUE;
+  s->critic = g_strdup (critic ? critic : s->reward ? s->reward : in->start_model);
+  return check_scalar ("model.critic", s->critic, in, TRUE, error)
+         && (!plumb_spec_is_auto (in->spec, "model.critic")
+             || plumb_spec_resolve (in->spec, "model.critic", s->critic, error));
+}
+
 gboolean
 plumb_run_make_settings (PlumbWorkerSettings *s, const PlumbRunInputs *in, const char *dir, GError **error)
 {
   PlumbSpec *spec = in->spec;
-  gboolean online = plumb_spec_algorithm (spec) != PLUMB_ALGORITHM_SFT;
+  PlumbAlgorithm algorithm = plumb_spec_algorithm (spec);
+  const PlumbRecipe *recipe = plumb_recipe (algorithm);
   g_autoptr (GArray) betas = plumb_spec_get_reals (spec, "train.betas");
   g_autoptr (PlumbModelConfig) config = plumb_model_config_load (in->start_model, error);
   int length = (int) plumb_spec_get_integer (spec, "model.max_length");
@@ -304,8 +358,16 @@ plumb_run_make_settings (PlumbWorkerSettings *s, const PlumbRunInputs *in, const
   s->optimizer.max_grad_norm = plumb_spec_get_real (spec, "train.max_grad_norm");
   if (!resolve_integer (spec, "train.tokens_per_micro_batch", MAX (length, DEFAULT_MICRO_BATCH), error))
     return FALSE;
-  s->tokens_per_micro_batch = (int) plumb_spec_get_integer (spec, "train.tokens_per_micro_batch");
-  if (!online)
+  /* A pair stays together. */
+  s->tokens_per_micro_batch = MAX ((int) plumb_spec_get_integer (spec, "train.tokens_per_micro_batch"),
+                                   recipe->pairs ? 2 * length : 0);
+  s->scalar = recipe->scalar;
+  s->seed = (int) (plumb_spec_get_integer (spec, "run.seed") & G_MAXINT);
+  if (plumb_recipe_needs_reference (spec))
+    set_reference (s, in, dir);
+  if (!set_scalar_models (s, in, error))
+    return FALSE;
+  if (!recipe->online)
     return TRUE;
   gint64 wanted = plumb_spec_get_integer (spec, "rollout.prompts_per_step")
                   * plumb_spec_get_integer (spec, "rollout.samples");
@@ -327,14 +389,5 @@ plumb_run_make_settings (PlumbWorkerSettings *s, const PlumbRunInputs *in, const
     s->rollout.max_prompt = MIN (s->rollout.max_prompt,
                                  (int) plumb_spec_get_integer (spec, "data.max_prompt_length"));
   s->rollout.pages = cache_pages (spec, config, s, memory_available);
-  if (plumb_spec_get_real (spec, "algorithm.kl.coefficient") > 0)
-    {
-      const char *reference = reference_folder (spec);
-      g_autofree char *kept = g_build_filename (dir, "reference", "model", NULL);
-      s->reference = g_strdup (reference ? reference
-                               : g_file_test (kept, G_FILE_TEST_IS_DIR) ? kept
-                                                                        : in->start_model);
-      s->reference_from_policy = !reference && in->warmup;
-    }
   return TRUE;
 }

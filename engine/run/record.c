@@ -105,11 +105,12 @@ record_gap (PlumbRun *run, const struct plumb_experience *e)
 static void
 record_reference (PlumbRun *run, const struct plumb_experience *e)
 {
-  double coefficient = plumb_spec_get_real (run->spec, "algorithm.kl.coefficient"), sum = 0;
+  double coefficient = run->position.kl_coefficient, sum = 0;
   enum plumb_kl_estimator estimator = plumb_spec_get_choice (run->spec, "algorithm.kl.estimator");
   gint64 n = 0;
-  plumb_run_point (run, "kl/coefficient", coefficient);
-  if (coefficient == 0)
+  if (PLUMB_IS_ON (run->algorithm, PLUMB_ON_POLICY))
+    plumb_run_point (run, "kl/coefficient", coefficient);
+  if (!plumb_recipe_needs_reference (run->spec))
     return; /* not measured */
   for (int t = 0; t < e->tokens; t++)
     if (e->mask[t])
@@ -144,7 +145,7 @@ plumb_run_record_batch (PlumbRun *run, const PlumbBatch *batch, const struct plu
 static void
 record_parts (PlumbRun *run, const PlumbBatch *batch)
 {
-  guint n_parts = plumb_reward_n_parts (run->reward);
+  guint n_parts = batch->n_parts;
   for (guint p = 0; p < n_parts; p++)
     {
       double sum = 0;
@@ -182,7 +183,7 @@ add_token_detail (PlumbRun *run, const PlumbBatch *batch, int s, PlumbSample *sa
     }
   sample->logprobs = float_blob (e->rollout_logp + first, n);
   sample->advantages = float_blob (advantages, n);
-  if (plumb_spec_get_real (run->spec, "algorithm.kl.coefficient") > 0)
+  if (plumb_recipe_needs_reference (run->spec))
     sample->kl = float_blob (kl, n);
 }
 
@@ -194,7 +195,7 @@ make_sample (PlumbRun *run, const PlumbBatch *batch, int s, gboolean evaluation,
   const PlumbDataRow *row = batch->data[prompt];
   gsize length = row->prompt_ids->len, whole = (gsize) (e->offsets[s + 1] - e->offsets[s]);
   PlumbSample *sample = plumb_sample_new ();
-  guint n_parts = plumb_reward_n_parts (run->reward);
+  guint n_parts = batch->n_parts;
   sample->step = run->position.step;
   sample->attempt = plumb_telemetry_attempt (run->telemetry);
   sample->prompt = batch->ordinals[prompt];
@@ -237,31 +238,6 @@ plumb_run_record_samples (PlumbRun *run, const PlumbBatch *batch, gboolean evalu
     plumb_telemetry_sample (run->telemetry, make_sample (run, batch, s, evaluation, set));
   if (!evaluation)
     record_parts (run, batch);
-}
-
-void
-plumb_run_record_updates (PlumbRun *run, const PlumbUpdateSums *sums, const char *loss)
-{
-  const struct plumb_loss_statistics *s = &sums->statistics;
-  double tokens = MAX (1, s->tokens), updates = MAX (1, sums->updates);
-  plumb_run_point (run, loss, s->loss / updates);
-  run->last_loss = s->loss / updates;
-  plumb_run_point (run, "policy/grad_norm", sums->gradient_norm / updates);
-  plumb_run_point (run, "policy/learning_rate", sums->learning_rate);
-  if (g_str_equal (loss, "loss/sft"))
-    {
-      plumb_run_point (run, "policy/entropy", s->entropy / tokens);
-      return;
-    }
-  plumb_run_point (run, "loss/policy", s->policy / updates);
-  plumb_run_point (run, "loss/kl", s->kl_loss / updates);
-  plumb_run_point (run, "loss/entropy", s->entropy_loss / updates);
-  plumb_run_point (run, "policy/clip_low", s->clipped_low / tokens);
-  plumb_run_point (run, "policy/clip_high", s->clipped_high / tokens);
-  plumb_run_point (run, "policy/ratio_mean", s->ratio / tokens);
-  plumb_run_point (run, "policy/ratio_max", s->ratio_max);
-  plumb_run_point (run, "policy/ess", s->ratio_squared > 0 ? s->ratio * s->ratio / (tokens * s->ratio_squared) : 1);
-  plumb_run_point (run, "kl/update", s->kl_update / tokens);
 }
 
 void

@@ -10,6 +10,7 @@
 #include "engine/reward/reward.h"
 #include "engine/run/crew.h"
 #include "engine/run/progress.h"
+#include "engine/run/recipe.h"
 #include "engine/run/settings.h"
 #include "engine/text/dataset.h"
 #include "engine/text/tokenizer.h"
@@ -34,6 +35,10 @@ typedef struct
   PlumbStage stage;
   guint64 epoch, row; /* place in the present stage's data */
   double pass1;       /* last measured accuracy; < 0: none */
+  gint64 critic_updates;
+  gint64 round;             /* of iterative DPO */
+  gint64 bad_steps;         /* updates in a row without a finite gradient */
+  double kl_coefficient;    /* in force: it may adapt */
 } PlumbPosition;
 
 /* A prompt whose answers are shown before and after. */
@@ -49,6 +54,7 @@ struct _PlumbRun
   PlumbSpec *spec;
   char *dir;
   PlumbAlgorithm algorithm;
+  const PlumbRecipe *recipe;
   int lock;
   PlumbRunStatus *status;
   PlumbTelemetry *telemetry;
@@ -62,7 +68,7 @@ struct _PlumbRun
   gint64 steps[2];                          /* of each stage; supervised: at most */
   GArray *stop_ids;                         /* gint32 */
   guint64 memory_planned;
-  gint64 bad_steps;                         /* updates in a row without a finite gradient */
+  double reward_mean, reward_deviation;     /* of the reward model, for reward.normalize; 0, 1 */
   GPtrArray *showpieces;                    /* of PlumbShowpiece */
   /* keeper */
   gint64 last_state;                        /* monotonic, microseconds */
@@ -96,7 +102,9 @@ typedef struct
   char **responses;  /* (sequences) text */
   gint32 *finish;    /* (sequences) PlumbFinish */
   PlumbRewardScore *scores; /* (sequences) */
-  double *parts;     /* (sequences, parts of the reward) */
+  guint n_parts;     /* of the reward */
+  double *parts;     /* (sequences, n_parts) */
+  int asked;         /* prompts that were tried for these, with dynamic sampling */
   gint64 generated, prefill, shared; /* tokens */
   double kv_used, running;
   double seconds;
@@ -115,13 +123,42 @@ typedef struct
   PlumbRandomPurpose purpose;
 } PlumbAsk;
 
+/* Moves whole groups, by their index, from a batch to the end of another, which may be empty. */
+void plumb_batch_take (PlumbBatch *to, PlumbBatch *from, const int *groups, int n);
+
 /* Generates and scores; the batch's rewards, masks and log-probs of the sampler are filled. */
 PlumbBatch *plumb_run_generate (PlumbRun *run, const PlumbAsk *ask, GError **error);
 
 /* online.c and supervised.c: one step. */
 gboolean plumb_run_online_step (PlumbRun *run, GError **error);
 gboolean plumb_run_supervised_step (PlumbRun *run, GError **error);
-/* Sends one optimizer update; adds to the sums. */
+/* Loss and more of the first rows of held-out data, without training. */
+gboolean plumb_run_supervised_evaluate (PlumbRun *run, PlumbDataSet *set, const char *name, int rows,
+                                        GError **error);
+/* Whether the supervised stage is a warm-up, not the run itself. */
+static inline gboolean
+plumb_run_is_warmup (PlumbRun *run)
+{
+  return run->position.stage == PLUMB_STAGE_SUPERVISED && run->recipe->online;
+}
+
+/* probe.c: what the worker computes for a batch without training on it. */
+/* Log-probs (N) at a temperature, and entropies (N; NULL: not wanted), by the policy or the reference. */
+gboolean plumb_run_log_probs (PlumbRun *run, const struct plumb_experience *experience, gboolean reference,
+                              double temperature, float *log_probs, float *entropies, GError **error);
+/* Values (N) by the critic; or the scores of a scalar model at the last tokens. */
+typedef enum
+{
+  PLUMB_VALUES_CRITIC,
+  PLUMB_VALUES_REWARD,
+  PLUMB_VALUES_POLICY, /* a reward model in training */
+} PlumbValuesOf;
+gboolean plumb_run_values (PlumbRun *run, const struct plumb_experience *experience, PlumbValuesOf of,
+                           double *values, GError **error);
+/* What a loss over preferences needs to know of a batch before it trains: reference log-probs, KTO's estimates. */
+gboolean plumb_run_prepare_preferences (PlumbRun *run, struct plumb_experience *experience, PlumbLossSpec *loss,
+                                        GError **error);
+/* Sends one optimizer update, of the critic where the loss is its; adds to the sums. */
 typedef struct
 {
   struct plumb_loss_statistics statistics;
@@ -142,6 +179,10 @@ gboolean plumb_run_show (PlumbRun *run, gboolean after, GError **error);
 /* run.c */
 void plumb_run_tell_telemetry (PlumbRun *run, const GError *error);
 
+/* run.c: the reference becomes what the policy is now, and is kept for a resume; a new stage forgets the optimizer's
+ * moments, a new round keeps them. */
+gboolean plumb_run_renew_reference (PlumbRun *run, gboolean keep_moments, GError **error);
+
 /* checkpoint.c */
 gboolean plumb_run_save_checkpoint (PlumbRun *run, GError **error);
 gboolean plumb_run_load_checkpoint (PlumbRun *run, gint64 step, GError **error);
@@ -149,11 +190,12 @@ gboolean plumb_run_load_checkpoint (PlumbRun *run, gint64 step, GError **error);
 gboolean plumb_run_save_model (PlumbRun *run, const char *folder, const char *name, GError **error);
 char *plumb_run_checkpoint_path (const char *dir, gint64 step);
 
-/* record.c */
+/* record.c and record-updates.c */
 void plumb_run_record_batch (PlumbRun *run, const PlumbBatch *batch,
                              const struct plumb_group_statistics *groups);
 void plumb_run_record_samples (PlumbRun *run, const PlumbBatch *batch, gboolean evaluation, const char *set);
-void plumb_run_record_updates (PlumbRun *run, const PlumbUpdateSums *sums, const char *loss);
+void plumb_run_record_updates (PlumbRun *run, const PlumbUpdateSums *sums, const PlumbLossSpec *loss,
+                               const char *metric);
 void plumb_run_record_step (PlumbRun *run, double seconds, gint64 tokens);
 void plumb_run_point (PlumbRun *run, const char *metric, double value);
 

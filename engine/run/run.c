@@ -39,7 +39,7 @@ tick (gint64 done, gint64 of, gpointer data)
 static gboolean
 open_cursor (PlumbRun *run, GError **error)
 {
-  gboolean warmup = run->position.stage == PLUMB_STAGE_SUPERVISED && run->algorithm != PLUMB_ALGORITHM_SFT;
+  gboolean warmup = plumb_run_is_warmup (run);
   g_clear_pointer (&run->cursor, plumb_data_cursor_free);
   run->cursor = plumb_data_cursor_new (warmup ? run->warmup : run->train);
   if (plumb_data_cursor_seek (run->cursor, run->position.epoch, run->position.row))
@@ -66,23 +66,31 @@ static gboolean
 measure (PlumbRun *run, int prompts, int samples, double temperature, GError **error)
 {
   g_autofree char *name = eval_name (run);
+  if (!run->recipe->online)
+    return plumb_run_supervised_evaluate (run, run->eval, name, prompts, error);
   return plumb_run_evaluate (run, run->eval ? run->eval : run->train, name, prompts, samples, temperature,
                              &run->position.pass1, error);
+}
+
+gboolean
+plumb_run_renew_reference (PlumbRun *run, gboolean keep_moments, GError **error)
+{
+  g_autoptr (GVariantDict) body = g_variant_dict_new (NULL);
+  g_variant_dict_insert (body, "keep-moments", "b", keep_moments);
+  g_autoptr (GVariant) answer
+      = plumb_crew_ask (run->crew, PLUMB_MESSAGE_STAGE, g_variant_dict_end (body), error);
+  if (!answer || !run->reference_kept)
+    return answer != NULL;
+  g_autofree char *folder = g_build_filename (run->dir, "reference", NULL);
+  return plumb_run_save_model (run, folder, "model", error);
 }
 
 /* The online stage begins: fresh optimizer, the reference as the policy is now, answers "before". */
 static gboolean
 enter_online (PlumbRun *run, GError **error)
 {
-  g_autoptr (GVariant) answer = plumb_crew_ask (run->crew, PLUMB_MESSAGE_STAGE, NULL, error);
-  if (!answer)
+  if (!plumb_run_renew_reference (run, FALSE, error))
     return FALSE;
-  if (run->reference_kept)
-    {
-      g_autofree char *folder = g_build_filename (run->dir, "reference", NULL);
-      if (!plumb_run_save_model (run, folder, "model", error))
-        return FALSE;
-    }
   run->position.stage = PLUMB_STAGE_ONLINE;
   run->position.stage_step = run->position.updates = 0;
   run->position.epoch = run->position.row = 0;
@@ -113,9 +121,8 @@ warmup_is_over (PlumbRun *run, gboolean *over, GError **error)
 static gboolean
 is_finished (PlumbRun *run)
 {
-  gboolean sft = run->algorithm == PLUMB_ALGORITHM_SFT;
   if (run->position.stage == PLUMB_STAGE_SUPERVISED)
-    return sft && run->position.stage_step >= run->steps[PLUMB_STAGE_SUPERVISED];
+    return !run->recipe->online && run->position.stage_step >= run->steps[PLUMB_STAGE_SUPERVISED];
   return run->position.stage_step >= run->steps[PLUMB_STAGE_ONLINE];
 }
 
@@ -143,7 +150,7 @@ show_progress (PlumbRun *run, gboolean keep)
   else
     plumb_progress_show (run->progress, run->position.step, run->status->total_steps, run->status->eta, keep,
                          "%s loss %.4f%s  %.0f tokens/s",
-                         run->algorithm == PLUMB_ALGORITHM_SFT ? "sft" : "warm-up", run->last_loss, accuracy,
+                         plumb_run_is_warmup (run) ? "warm-up" : plumb_algorithm_name (run->algorithm), run->last_loss, accuracy,
                          run->status->tokens_per_second);
 }
 
@@ -151,7 +158,7 @@ static gboolean
 evaluate_if_due (PlumbRun *run, GError **error)
 {
   gint64 every = plumb_spec_get_integer (run->spec, "eval.every");
-  if (run->position.stage != PLUMB_STAGE_ONLINE || every <= 0 || run->position.stage_step % every != 0)
+  if (plumb_run_is_warmup (run) || every <= 0 || run->position.stage_step % every != 0)
     return TRUE;
   return measure (run, (int) plumb_spec_get_integer (run->spec, "eval.max_prompts"),
                   (int) plumb_spec_get_integer (run->spec, "eval.samples"),
@@ -202,7 +209,7 @@ after_step (PlumbRun *run, GError **error)
   gint64 every = plumb_spec_get_integer (run->spec, "checkpoint.every");
   gboolean over = FALSE;
   run->status->progressed = plumb_telemetry_now (run->telemetry);
-  if (run->position.stage == PLUMB_STAGE_SUPERVISED && run->algorithm != PLUMB_ALGORITHM_SFT)
+  if (plumb_run_is_warmup (run))
     {
       if (!warmup_is_over (run, &over, error) || (over && !enter_online (run, error)))
         return FALSE;
@@ -369,6 +376,11 @@ run_new (PlumbSpec *spec, const char *dir, gboolean detached)
   run->dir = g_strdup (dir);
   run->lock = -1;
   run->algorithm = plumb_spec_algorithm (spec);
+  run->recipe = plumb_recipe (run->algorithm);
+  run->position.kl_coefficient = PLUMB_IS_ON (run->algorithm, PLUMB_ON_POLICY)
+                                     ? plumb_spec_get_real (spec, "algorithm.kl.coefficient")
+                                     : 0;
+  run->reward_deviation = 1;
   run->position.pass1 = -1;
   run->status = plumb_run_status_new ();
   run->progress = plumb_progress_new (detached ? NULL : log);

@@ -14,6 +14,8 @@ plumb_worker_settings_clear (PlumbWorkerSettings *s)
 {
   g_clear_pointer (&s->policy, g_free);
   g_clear_pointer (&s->reference, g_free);
+  g_clear_pointer (&s->critic, g_free);
+  g_clear_pointer (&s->reward, g_free);
   g_clear_pointer (&s->device, g_free);
 }
 
@@ -25,7 +27,7 @@ typedef struct
   double *real;
 } Number;
 
-#define N_NUMBERS 17
+#define N_NUMBERS 19
 
 static void
 list_numbers (PlumbWorkerSettings *s, int *type, Number numbers[N_NUMBERS])
@@ -34,6 +36,8 @@ list_numbers (PlumbWorkerSettings *s, int *type, Number numbers[N_NUMBERS])
     { "type", type, NULL },
     { "deterministic", &s->deterministic, NULL },
     { "reference-from-policy", &s->reference_from_policy, NULL },
+    { "scalar", &s->scalar, NULL },
+    { "seed", &s->seed, NULL },
     { "max-length", &s->max_length, NULL },
     { "vocabulary", &s->vocabulary, NULL },
     { "micro-batch", &s->tokens_per_micro_batch, NULL },
@@ -64,6 +68,10 @@ plumb_worker_settings_to_body (const PlumbWorkerSettings *settings)
   g_variant_dict_insert (body, "policy", "s", settings->policy);
   if (settings->reference)
     g_variant_dict_insert (body, "reference", "s", settings->reference);
+  if (settings->critic)
+    g_variant_dict_insert (body, "critic", "s", settings->critic);
+  if (settings->reward)
+    g_variant_dict_insert (body, "reward", "s", settings->reward);
   if (settings->device)
     g_variant_dict_insert (body, "device", "s", settings->device);
   for (int i = 0; i < N_NUMBERS; i++)
@@ -82,6 +90,8 @@ plumb_worker_settings_from_body (PlumbWorkerSettings *s, GVariant *body, GError 
   list_numbers (s, &type, numbers);
   gboolean ok = g_variant_lookup (body, "policy", "s", &s->policy);
   g_variant_lookup (body, "reference", "s", &s->reference);
+  g_variant_lookup (body, "critic", "s", &s->critic);
+  g_variant_lookup (body, "reward", "s", &s->reward);
   g_variant_lookup (body, "device", "s", &s->device);
   for (int i = 0; i < N_NUMBERS && ok; i++)
     ok = numbers[i].integer ? g_variant_lookup (body, numbers[i].key, "i", numbers[i].integer)
@@ -118,6 +128,33 @@ resident_bytes (void)
   return (gsize) resident * (gsize) sysconf (_SC_PAGESIZE);
 }
 
+/* Critic, with all that training takes, and reward model, with what scoring takes. */
+static gboolean
+plan_scalars (PlumbMemoryPlan *plan, const PlumbWorkerSettings *s, PlumbDevice *device, GError **error)
+{
+  const struct
+  {
+    const char *dir;
+    gsize *bytes;
+    gboolean trained;
+  } models[] = { { s->critic, &plan->critic, TRUE }, { s->reward, &plan->reward, FALSE } };
+  for (gsize i = 0; i < G_N_ELEMENTS (models); i++)
+    {
+      if (!models[i].dir)
+        continue;
+      g_autoptr (PlumbModelConfig) config = plumb_model_config_load (models[i].dir, error);
+      if (!config)
+        return FALSE;
+      plumb_model_config_make_scalar (config);
+      int positions = positions_of (s, config);
+      *models[i].bytes = plumb_model_bytes (device, config, s->type, positions, FALSE)
+                         + plumb_trainer_activation_bytes (config, s->type, positions, s->tokens_per_micro_batch,
+                                                           models[i].trained)
+                         + (models[i].trained ? plumb_trainer_state_bytes (config, s->type) : 0);
+    }
+  return TRUE;
+}
+
 gboolean
 plumb_memory_plan_make (PlumbMemoryPlan *plan, const PlumbWorkerSettings *s, PlumbDevice *device,
                         GError **error)
@@ -125,6 +162,8 @@ plumb_memory_plan_make (PlumbMemoryPlan *plan, const PlumbWorkerSettings *s, Plu
   g_autoptr (PlumbModelConfig) config = plumb_model_config_load (s->policy, error);
   if (!config)
     return FALSE;
+  if (s->scalar)
+    plumb_model_config_make_scalar (config);
   int positions = positions_of (s, config);
   *plan = (PlumbMemoryPlan){ 0 };
   /* What lies in the host's memory counts where the device works in it. */
@@ -133,11 +172,13 @@ plumb_memory_plan_make (PlumbMemoryPlan *plan, const PlumbWorkerSettings *s, Plu
   plan->weights = plumb_model_bytes (device, config, s->type, positions, FALSE);
   plan->state = plumb_trainer_state_bytes (config, s->type);
   plan->activations
-      = plumb_trainer_activation_bytes (config, s->type, positions, s->tokens_per_micro_batch);
+      = plumb_trainer_activation_bytes (config, s->type, positions, s->tokens_per_micro_batch, TRUE);
   plan->workspace = plumb_worker_workspace (s, config);
   plan->checkpoint = in_host ? plan->state - plan->state / (s->type == DEV_BF16 ? 4 : 3) : 0; /* all but the gradients */
   if (s->reference)
     plan->reference = plan->weights;
+  if (!plan_scalars (plan, s, device, error))
+    return FALSE;
   if (s->rollout.max_new_tokens == 0)
     return TRUE;
   PlumbRolloutPlan rollout = s->rollout;
@@ -156,16 +197,16 @@ plumb_memory_plan_total (const PlumbMemoryPlan *p)
 gsize
 plumb_memory_plan_needed (const PlumbMemoryPlan *p)
 {
-  return p->weights + p->packed + p->reference + p->state + p->activations + p->rollout + p->workspace
+  return p->weights + p->packed + p->reference + p->critic + p->reward + p->state + p->activations + p->rollout + p->workspace
          + p->checkpoint;
 }
 
 char *
 plumb_memory_plan_to_text (const PlumbMemoryPlan *p)
 {
-  return g_strdup_printf ("%.1f MB: program %.1f, weights %.1f, packed copies %.1f, reference %.1f, gradients and optimizer "
+  return g_strdup_printf ("%.1f MB: program %.1f, weights %.1f, packed copies %.1f, reference %.1f, critic %.1f, reward model %.1f, gradients and optimizer "
                           "%.1f, activations %.1f, rollout %.1f, workspace %.1f, checkpoint %.1f",
                           plumb_memory_plan_total (p) / 1e6, p->program / 1e6, p->weights / 1e6, p->packed / 1e6,
-                          p->reference / 1e6, p->state / 1e6, p->activations / 1e6, p->rollout / 1e6,
+                          p->reference / 1e6, p->critic / 1e6, p->reward / 1e6, p->state / 1e6, p->activations / 1e6, p->rollout / 1e6,
                           p->workspace / 1e6, p->checkpoint / 1e6);
 }

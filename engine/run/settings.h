@@ -14,6 +14,10 @@ typedef struct
   char *device;        /* "cpu" or "cuda:N"; NULL: cpu */
   gboolean deterministic; /* rows do not depend on their batch; the CPU always is */
   gboolean reference_from_policy; /* the reference is what the policy is when its stage begins */
+  char *critic;        /* NULL: none */
+  char *reward;        /* NULL: none */
+  gboolean scalar;     /* the policy itself has a scalar head: a reward model in training */
+  int seed;            /* of fresh heads */
   enum dev_type type;
   int max_length;      /* 0: the model's own */
   int vocabulary;      /* ids of the tokenizer; 0: the model's own */
@@ -32,7 +36,7 @@ gboolean plumb_worker_settings_from_body (PlumbWorkerSettings *settings, GVarian
 typedef struct
 {
   gsize program; /* what the process holds before the models: libraries, data, tokenizer */
-  gsize weights, packed, reference, state, activations, rollout, workspace;
+  gsize weights, packed, reference, critic, reward, state, activations, rollout, workspace;
   gsize checkpoint; /* host copies while the optimizer state is written */
 } PlumbMemoryPlan;
 

@@ -28,18 +28,18 @@ static gboolean
 count_bad_step (PlumbRun *run, gboolean finite, GError **error)
 {
   gint64 limit = plumb_spec_get_integer (run->spec, "train.nan_limit");
-  run->bad_steps = finite ? 0 : run->bad_steps + 1;
+  run->position.bad_steps = finite ? 0 : run->position.bad_steps + 1;
   if (finite)
     return TRUE;
   plumb_telemetry_event (run->telemetry, PLUMB_EVENT_WARNING, "not-finite", run->position.step,
                          "the gradient of step %" G_GINT64_FORMAT " is not finite; the update was left out",
                          run->position.step);
-  if (run->bad_steps <= limit)
+  if (run->position.bad_steps <= limit)
     return TRUE;
   g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED,
                "%" G_GINT64_FORMAT " updates in a row had a gradient that is not finite (train.nan_limit); lower "
                "train.learning_rate and continue from the last checkpoint",
-               run->bad_steps);
+               run->position.bad_steps);
   return FALSE;
 }
 
@@ -52,7 +52,8 @@ plumb_run_update (PlumbRun *run, const struct plumb_experience *experience, cons
   PlumbLossSpec whole = *loss;
   whole.denominators.tokens = whole.denominators.sequences = 0;
   plumb_denominators_add (&whole.denominators, part->sequences, part->offsets, part->mask);
-  double rate = plumb_schedule_rate (schedule, (int) run->position.updates);
+  gint64 *updates = loss->id == PLUMB_LOSS_VALUE ? &run->position.critic_updates : &run->position.updates;
+  double rate = plumb_schedule_rate (schedule, (int) *updates);
   g_autoptr (GVariant) body
       = plumb_crew_ask (run->crew, PLUMB_MESSAGE_TRAIN, train_body (part, &whole, rate), error);
   plumb_experience_free (part);
@@ -72,6 +73,6 @@ plumb_run_update (PlumbRun *run, const struct plumb_experience *experience, cons
   sums->gradient_norm += norm;
   sums->learning_rate = rate;
   sums->updates++;
-  run->position.updates++;
+  (*updates)++;
   return count_bad_step (run, finite, error);
 }

@@ -18,10 +18,10 @@ micro_batch_tokens (int positions, int tokens_per_micro_batch)
 }
 
 static PlumbBufferPlan
-buffer_plan (int positions, int tokens_per_micro_batch)
+buffer_plan (int positions, int tokens_per_micro_batch, gboolean training)
 {
   int tokens = micro_batch_tokens (positions, tokens_per_micro_batch);
-  return (PlumbBufferPlan){ .tokens = tokens, .sequences = tokens, .training = TRUE };
+  return (PlumbBufferPlan){ .tokens = tokens, .sequences = tokens, .training = training };
 }
 
 gsize
@@ -34,9 +34,9 @@ plumb_trainer_state_bytes (const PlumbModelConfig *config, enum dev_type type)
 
 gsize
 plumb_trainer_activation_bytes (const PlumbModelConfig *config, enum dev_type type, int positions,
-                                int tokens_per_micro_batch)
+                                int tokens_per_micro_batch, gboolean training)
 {
-  PlumbBufferPlan plan = buffer_plan (positions, tokens_per_micro_batch);
+  PlumbBufferPlan plan = buffer_plan (positions, tokens_per_micro_batch, training);
   return plumb_buffers_bytes (config, type, &plan);
 }
 
@@ -49,15 +49,32 @@ copy_master (PlumbTrainer *self)
                                 self->model->table->elements);
 }
 
-PlumbTrainer *
-plumb_trainer_new (PlumbModel *model, const PlumbOptimizerOptions *options, int tokens_per_micro_batch,
-                   GError **error)
+static PlumbTrainer *
+trainer_open (PlumbModel *model, int tokens_per_micro_batch, gboolean training, GError **error)
 {
   g_autoptr (PlumbTrainer) self = g_new0 (PlumbTrainer, 1);
   self->model = model;
   self->device = model->device;
-  self->options = *options;
   self->budget = micro_batch_tokens (model->positions, tokens_per_micro_batch);
+  PlumbBufferPlan plan = buffer_plan (model->positions, tokens_per_micro_batch, training);
+  self->buffers = plumb_buffers_new (model, &plan, error);
+  return self->buffers ? g_steal_pointer (&self) : NULL;
+}
+
+PlumbTrainer *
+plumb_trainer_new_scorer (PlumbModel *model, int tokens_per_micro_batch, GError **error)
+{
+  return trainer_open (model, tokens_per_micro_batch, FALSE, error);
+}
+
+PlumbTrainer *
+plumb_trainer_new (PlumbModel *model, const PlumbOptimizerOptions *options, int tokens_per_micro_batch,
+                   GError **error)
+{
+  g_autoptr (PlumbTrainer) self = trainer_open (model, tokens_per_micro_batch, TRUE, error);
+  if (!self)
+    return NULL;
+  self->options = *options;
   gsize elements = model->table->elements;
   self->state = plumb_device_allocate (self->device, plumb_trainer_state_bytes (model->config, model->type),
                                        "gradients and optimizer state", error);
@@ -70,10 +87,6 @@ plumb_trainer_new (PlumbModel *model, const PlumbOptimizerOptions *options, int 
   self->master = model->type == DEV_BF16 ? plumb_cut (&cutter, elements * sizeof (float)) : NULL;
   self->square_sum = plumb_cut (&cutter, sizeof (double));
   copy_master (self);
-  PlumbBufferPlan plan = buffer_plan (model->positions, tokens_per_micro_batch);
-  self->buffers = plumb_buffers_new (model, &plan, error);
-  if (!self->buffers)
-    return NULL;
   return g_steal_pointer (&self);
 }
 

@@ -48,13 +48,15 @@ typedef struct _PlumbTrainer PlumbTrainer;
  * borrowed. */
 PlumbTrainer *plumb_trainer_new (PlumbModel *model, const PlumbOptimizerOptions *options,
                                  int tokens_per_micro_batch, GError **error);
+/* One without gradients and optimizer: it only computes log-probs or values. */
+PlumbTrainer *plumb_trainer_new_scorer (PlumbModel *model, int tokens_per_micro_batch, GError **error);
 void plumb_trainer_free (PlumbTrainer *trainer);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (PlumbTrainer, plumb_trainer_free)
 
 /* Bytes on the device beside the model: gradients and optimizer state; activations. */
 gsize plumb_trainer_state_bytes (const PlumbModelConfig *config, enum dev_type type);
 gsize plumb_trainer_activation_bytes (const PlumbModelConfig *config, enum dev_type type, int positions,
-                                      int tokens_per_micro_batch);
+                                      int tokens_per_micro_batch, gboolean training);
 
 /* Called after each micro-batch of log_probs and accumulate with tokens done and in all; FALSE with an error ends
  * the call. */

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define G_LOG_DOMAIN "plumbline"
+
+#include "config.h"
+
+#include <string.h>
+
+#include "engine/core/error.h"
+#include "engine/run/worker-private.h"
+
+static gboolean
+submit_prompts (PlumbWorker *self, GVariant *body, gint64 *samples, GError **error)
+{
+  gsize ends = 0, tokens = 0, n_ordinals = 0;
+  const void *raw_offsets = plumb_body_get_array (body, "offsets", sizeof (gint32), &ends);
+  const void *raw_ids = plumb_body_get_array (body, "ids", sizeof (gint32), &tokens);
+  const void *raw_ordinals = plumb_body_get_array (body, "ordinals", sizeof (gint64), &n_ordinals);
+  gint32 each = 0;
+  g_variant_lookup (body, "samples", "i", &each);
+  if (!raw_offsets || !raw_ids || !raw_ordinals || ends != n_ordinals + 1 || each < 1)
+    {
+      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "a generate message does not fit together");
+      return FALSE;
+    }
+  g_autofree gint32 *offsets = g_memdup2 (raw_offsets, ends * sizeof (gint32));
+  g_autofree gint32 *ids = g_memdup2 (raw_ids, tokens * sizeof (gint32));
+  g_autofree gint64 *ordinals = g_memdup2 (raw_ordinals, n_ordinals * sizeof (gint64));
+  for (gsize i = 0; i < n_ordinals; i++)
+    {
+      if (offsets[i] < 0 || offsets[i + 1] < offsets[i] || (gsize) offsets[i + 1] > tokens)
+        {
+          g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "a generate message has wrong offsets");
+          return FALSE;
+        }
+      if (!plumb_rollout_submit (self->rollout, ids + offsets[i], offsets[i + 1] - offsets[i], each,
+                                 ordinals[i], error))
+        return FALSE;
+    }
+  *samples = (gint64) n_ordinals * each;
+  return TRUE;
+}
+
+/* Completions as they finish, gathered into arrays. */
+typedef struct
+{
+  GArray *ordinals;                  /* gint64 */
+  GArray *samples, *finish, *offsets; /* gint32 */
+  GArray *ids;                       /* gint32 */
+  GArray *log_probs;                 /* float */
+} Collected;
+
+static void
+collected_clear (Collected *c)
+{
+  GArray **arrays[] = { &c->ordinals, &c->samples, &c->finish, &c->offsets, &c->ids, &c->log_probs };
+  for (gsize i = 0; i < G_N_ELEMENTS (arrays); i++)
+    g_clear_pointer (arrays[i], g_array_unref);
+}
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Collected, collected_clear)
+
+static void
+collected_init (Collected *c)
+{
+  gint32 zero = 0;
+  c->ordinals = g_array_new (FALSE, FALSE, sizeof (gint64));
+  c->samples = g_array_new (FALSE, FALSE, sizeof (gint32));
+  c->finish = g_array_new (FALSE, FALSE, sizeof (gint32));
+  c->offsets = g_array_new (FALSE, FALSE, sizeof (gint32));
+  c->ids = g_array_new (FALSE, FALSE, sizeof (gint32));
+  c->log_probs = g_array_new (FALSE, FALSE, sizeof (float));
+  g_array_append_val (c->offsets, zero);
+}
+
+static void
+collect (Collected *c, const PlumbCompletion *completion)
+{
+  gint32 sample = completion->sample, finish = (gint32) completion->finish;
+  g_array_append_val (c->ordinals, completion->ordinal);
+  g_array_append_val (c->samples, sample);
+  g_array_append_val (c->finish, finish);
+  g_array_append_vals (c->ids, completion->ids->data, completion->ids->len);
+  g_array_append_vals (c->log_probs, completion->log_probs->data, completion->log_probs->len);
+  gint32 end = (gint32) c->ids->len;
+  g_array_append_val (c->offsets, end);
+}
+
+static void
+add_garray (GVariantDict *body, const char *key, GArray *array)
+{
+  plumb_body_add_array (body, key, array->data, array->len, g_array_get_element_size (array));
+}
+
+GVariant *
+plumb_worker_generate (PlumbWorker *self, GVariant *body, GError **error)
+{
+  PlumbSampling sampling = { 0 };
+  gsize n_stop = 0;
+  gint64 total = 0, seed = 0;
+  if (!self->rollout)
+    {
+      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "this worker was opened without generation");
+      return NULL;
+    }
+  const void *stop = plumb_body_get_array (body, "stop", sizeof (gint32), &n_stop);
+  g_autofree gint32 *stop_ids = g_memdup2 (stop ? stop : "", n_stop * sizeof (gint32));
+  sampling.stop = stop_ids;
+  sampling.n_stop = (int) n_stop;
+  g_variant_lookup (body, "temperature", "d", &sampling.temperature);
+  g_variant_lookup (body, "max-new-tokens", "i", &sampling.max_new_tokens);
+  g_variant_lookup (body, "min-new-tokens", "i", &sampling.min_new_tokens);
+  g_variant_lookup (body, "purpose", "i", &sampling.purpose);
+  g_variant_lookup (body, "seed", "x", &seed);
+  sampling.seed = (guint64) seed;
+  if (!plumb_rollout_begin (self->rollout, &sampling, error)
+      || !submit_prompts (self, body, &total, error))
+    {
+      plumb_rollout_abort (self->rollout);
+      return NULL;
+    }
+  g_auto (Collected) collected = { 0 };
+  collected_init (&collected);
+  for (gboolean idle = FALSE; !idle;)
+    {
+      if (!plumb_rollout_advance (self->rollout, &idle, error)
+          || !plumb_worker_report_progress (collected.ordinals->len, total, self, error))
+        {
+          plumb_rollout_abort (self->rollout);
+          return NULL;
+        }
+      for (PlumbCompletion *next; (next = plumb_rollout_take (self->rollout));)
+        {
+          collect (&collected, next);
+          plumb_completion_free (next);
+        }
+    }
+  PlumbRolloutStatistics statistics;
+  plumb_rollout_statistics (self->rollout, &statistics);
+  g_autoptr (GVariantDict) answer = g_variant_dict_new (NULL);
+  add_garray (answer, "ordinals", collected.ordinals);
+  add_garray (answer, "samples", collected.samples);
+  add_garray (answer, "finish", collected.finish);
+  add_garray (answer, "offsets", collected.offsets);
+  add_garray (answer, "ids", collected.ids);
+  add_garray (answer, "log-probs", collected.log_probs);
+  g_variant_dict_insert (answer, "tokens", "x", statistics.tokens);
+  g_variant_dict_insert (answer, "passes", "x", statistics.passes);
+  g_variant_dict_insert (answer, "decode-rows", "x", statistics.decode_rows);
+  g_variant_dict_insert (answer, "prefill-tokens", "x", statistics.prefill_tokens);
+  g_variant_dict_insert (answer, "shared-tokens", "x", statistics.shared_tokens);
+  g_variant_dict_insert (answer, "kv-used", "d", statistics.kv_used);
+  return g_variant_dict_end (answer);
+}
+
