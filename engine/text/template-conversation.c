@@ -306,20 +306,20 @@ row_of_marks (char *text, GArray *spans, PlumbTrainedTurns which)
 /* --- control tokens in messages */
 
 static const char *
-find_control (PlumbTokenizer *tokenizer, JsonNode *content)
+find_control (PlumbTokenizer *tokenizer, JsonNode *content, gboolean special)
 {
   JsonArray *parts = plumb_json_node_array (content);
   const char *text = plumb_json_node_text (content), *found = NULL;
 
   if (text != NULL)
-    return plumb_tokenizer_find_control (tokenizer, text, -1);
+    return plumb_tokenizer_find_control (tokenizer, text, -1, special);
   for (guint i = 0; parts != NULL && found == NULL && i < json_array_get_length (parts); i++)
     {
       JsonObject *part = plumb_json_node_object (json_array_get_element (parts, i));
 
       text = part != NULL ? plumb_json_node_text (json_object_get_member (part, "text")) : NULL;
       if (text != NULL)
-        found = plumb_tokenizer_find_control (tokenizer, text, -1);
+        found = plumb_tokenizer_find_control (tokenizer, text, -1, special);
     }
   return found;
 }
@@ -332,7 +332,7 @@ note_controls (const Work *w)
       JsonObject *message = plumb_json_node_object (json_array_get_element (w->messages, i));
       const char *token
           = message != NULL && json_object_has_member (message, "content")
-                ? find_control (w->tokenizer, json_object_get_member (message, "content"))
+                ? find_control (w->tokenizer, json_object_get_member (message, "content"), is_assistant (w, i))
                 : NULL;
 
       if (token == NULL)

@@ -126,7 +126,7 @@ plumb_tokenizer_rewrites (PlumbTokenizer *tokenizer)
 }
 
 const char *
-plumb_tokenizer_find_control (PlumbTokenizer *tokenizer, const char *text, gssize length)
+plumb_tokenizer_find_control (PlumbTokenizer *tokenizer, const char *text, gssize length, gboolean special)
 {
   gsize bytes = length < 0 ? strlen (text) : (gsize)length;
 
@@ -138,7 +138,7 @@ plumb_tokenizer_find_control (PlumbTokenizer *tokenizer, const char *text, gssiz
       while ((token = plumb_added_tokens_find (&tokenizer->added, normalized, FALSE, text, bytes,
                                                &search))
              != NULL)
-        if (token->control)
+        if (special ? token->special : token->control)
           return token->content;
     }
   return NULL;

@@ -34,9 +34,10 @@ gboolean plumb_tokenizer_encode_plain (PlumbTokenizer *tokenizer,
                                        gssize length,
                                        GArray *ids,
                                        GError **error);
-/* The first control token that is typed in a text, or NULL: in data it would end a turn, or forge one. */
+/* The first control token that is typed in a text, or NULL: in data it would end a turn, or forge one.
+ * `special`: only special ones, not the <think> and <tool_call> of an assistant. */
 const char *
-plumb_tokenizer_find_control (PlumbTokenizer *tokenizer, const char *text, gssize length);
+plumb_tokenizer_find_control (PlumbTokenizer *tokenizer, const char *text, gssize length, gboolean special);
 
 /* The text of some ids, always valid UTF-8: U+FFFD stands where bytes are incomplete, and for a
  * NUL. Spaces are never cleaned up. Unknown ids are an error. (transfer full) */

@@ -460,6 +460,7 @@ test_real_thinking (void)
                  "\"<think>\\nok\\n</think>\\n\\nYes.\"}]");
   rows = plumb_conversation_encode (template, tokenizer, turns, NULL, PLUMB_TRAIN_ALL_TURNS, &notes, NULL);
   g_assert_cmpint (notes.rewritten, ==, 1);
+  g_assert_cmpint (notes.control, ==, -1); /* an assistant may think */
   g_assert_cmpuint (rows->len, ==, 2);
   first = trained_text (tokenizer, g_ptr_array_index (rows, 0));
   g_assert_cmpstr (first, ==, "<think>\n3*5\n</think>\n\nNo.<|im_end|>");

@@ -284,8 +284,9 @@ test_added_rules (void)
   assert_ids (tokenizer, FALSE, "a\xe2\x80\x8d[W]", "1 0 8 0 9");
   assert_ids (tokenizer, FALSE, "a B", "15");          /* looked for in normalized text, and as such */
   assert_ids (tokenizer, TRUE, "a<l><ll>  b", "1 5 7 6 5 7 7 6 16 2");
-  g_assert_cmpstr (plumb_tokenizer_find_control (tokenizer, "ab <ll>", -1), ==, "<ll>");
-  g_assert_null (plumb_tokenizer_find_control (tokenizer, "ab  <l", -1));
+  g_assert_cmpstr (plumb_tokenizer_find_control (tokenizer, "ab <ll>", -1, FALSE), ==, "<ll>");
+  g_assert_null (plumb_tokenizer_find_control (tokenizer, "ab  <l", -1, FALSE));
+  g_assert_cmpstr (plumb_tokenizer_find_control (tokenizer, "<ll> <r>", -1, TRUE), ==, "<r>");
 }
 
 static void
