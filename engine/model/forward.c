@@ -181,7 +181,8 @@ plumb_model_forward (PlumbModel *model, PlumbBuffers *b, const PlumbPass *pass, 
   set_batch (b, pass);
   send_description (b);
   run_blocks (model, b, pass->kv);
-  return plumb_device_check (model->device, error);
+  /* The head that follows checks what is queued: the host can do its part meanwhile. */
+  return model->device->asynchronous || plumb_device_check (model->device, error);
 }
 
 static gboolean
@@ -373,8 +374,8 @@ block_backward (PlumbModel *model, PlumbBuffers *b, float *gradients, int i)
 }
 
 /* From the gradient of the head's rows back to the embedding. */
-static gboolean
-blocks_backward (PlumbModel *model, PlumbBuffers *b, float *gradients, GError **error)
+static void
+queue_blocks_backward (PlumbModel *model, PlumbBuffers *b, float *gradients)
 {
   const struct dev_ops *ops = model->device->ops;
   struct dev_context *context = model->device->context;
@@ -392,6 +393,12 @@ blocks_backward (PlumbModel *model, PlumbBuffers *b, float *gradients, GError **
   float *embed = gradient_of (model, gradients, PLUMB_WEIGHT_EMBED, -1);
   if (embed)
     ops->embed_backward (context, embed, g->dx, b->ids, t, width, model->config->pad);
+}
+
+static gboolean
+blocks_backward (PlumbModel *model, PlumbBuffers *b, float *gradients, GError **error)
+{
+  queue_blocks_backward (model, b, gradients);
   return plumb_device_check (model->device, error);
 }
 
@@ -428,8 +435,7 @@ plumb_model_train (PlumbModel *model, PlumbBuffers *b, float *gradients, const g
   ops->upload (context, b->dlog_probs, dlog_probs, n * sizeof (float));
   ops->head_both (context, b->log_probs, b->entropies, b->lse, b->head_dx, gradient_of (model, gradients, role, -1),
                   b->dlog_probs, b->head_in, &model->head, b->targets, (float) temperature, n, model->type);
-  if (!blocks_backward (model, b, gradients, error))
-    return FALSE;
+  queue_blocks_backward (model, b, gradients);
   ops->download (context, log_probs, b->log_probs, n * sizeof (float));
   ops->download (context, entropies, b->entropies, n * sizeof (float));
   return plumb_device_check (model->device, error);

@@ -15,6 +15,8 @@
 
 #define DEFAULT_MICRO_BATCH 4096 /* tokens */
 #define DEFAULT_RUNNING 256      /* sequences */
+#define GPU_RUNNING 512          /* sequences: products of more rows take hardly longer */
+#define GPU_PREFILL_TOKENS 8192
 #define START_FOLDER "start"
 
 /* A made model is a Hugging Face folder like any other: RUN/start. */
@@ -255,7 +257,7 @@ cache_pages (PlumbSpec *spec, const PlumbModelConfig *config, const PlumbWorkerS
 /* The device of the run: a GPU that the spec names must be there; without a name the first one is taken, or the CPU with
  * the reason. */
 static gboolean
-choose_device (PlumbWorkerSettings *s, PlumbSpec *spec, guint64 *memory_available, GError **error)
+choose_device (PlumbWorkerSettings *s, PlumbSpec *spec, guint64 *memory_available, gboolean *gpu, GError **error)
 {
   gboolean automatic = plumb_spec_is_auto (spec, "placement.policy");
   g_autofree char *reason = NULL;
@@ -271,6 +273,7 @@ choose_device (PlumbWorkerSettings *s, PlumbSpec *spec, guint64 *memory_availabl
   struct dev_info info = { 0 };
   device->ops->info (device->context, &info);
   *memory_available = info.memory_available;
+  *gpu = device->asynchronous;
   s->deterministic = plumb_spec_is_auto (spec, "run.deterministic")
                          ? !device->asynchronous
                          : plumb_spec_get_boolean (spec, "run.deterministic");
@@ -345,7 +348,8 @@ plumb_run_make_settings (PlumbWorkerSettings *s, const PlumbRunInputs *in, const
   if (!config)
     return FALSE;
   guint64 memory_available = 0;
-  if (!choose_device (s, spec, &memory_available, error))
+  gboolean gpu = FALSE;
+  if (!choose_device (s, spec, &memory_available, &gpu, error))
     return FALSE;
   s->policy = g_strdup (in->start_model);
   s->type = g_str_equal (plumb_spec_get_text (spec, "model.precision"), "bf16") ? DEV_BF16 : DEV_F32;
@@ -371,8 +375,9 @@ plumb_run_make_settings (PlumbWorkerSettings *s, const PlumbRunInputs *in, const
     return TRUE;
   gint64 wanted = plumb_spec_get_integer (spec, "rollout.prompts_per_step")
                   * plumb_spec_get_integer (spec, "rollout.samples");
-  if (!resolve_integer (spec, "rollout.max_running", MIN (wanted, DEFAULT_RUNNING), error))
+  if (!resolve_integer (spec, "rollout.max_running", MIN (wanted, gpu ? GPU_RUNNING : DEFAULT_RUNNING), error))
     return FALSE;
+  s->rollout.prefill_tokens = gpu ? GPU_PREFILL_TOKENS : 0;
   int new_tokens = (int) plumb_spec_get_integer (spec, "rollout.max_new_tokens");
   s->rollout.max_running = (int) plumb_spec_get_integer (spec, "rollout.max_running");
   s->rollout.page_tokens = (int) plumb_spec_get_integer (spec, "rollout.page_tokens");

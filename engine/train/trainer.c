@@ -199,9 +199,10 @@ accumulate_supervised (PlumbTrainer *self, const struct plumb_experience *e, con
   g_autofree float *entropies = g_new0 (float, b->n);
   struct plumb_loss_statistics none = { 0 };
   PlumbPass pass = { .sequences = b->sequences, .ids = b->ids, .offsets = b->offsets };
+  if (!plumb_model_forward (self->model, self->buffers, &pass, error))
+    return FALSE;
   plumb_micro_batch_evaluate (b, e, loss, derivatives, entropies, &none);
-  if (!plumb_model_forward (self->model, self->buffers, &pass, error)
-      || !plumb_model_train (self->model, self->buffers, self->gradients, b->rows, b->targets, b->n, loss->temperature,
+  if (!plumb_model_train (self->model, self->buffers, self->gradients, b->rows, b->targets, b->n, loss->temperature,
                              derivatives, log_probs, entropies, error))
     return FALSE;
   plumb_micro_batch_evaluate (b, e, loss, log_probs, entropies, statistics);

@@ -13,9 +13,44 @@
 /* Rows of a tile that passes by, and how many are in flight. */
 template <int D> struct passing
 {
-  static constexpr int rows = D <= 64 ? 64 : D <= 128 ? 32 : 16;
+  static constexpr int rows = D <= 128 ? 32 : 16;
   static constexpr int stages = D <= 128 ? 2 : 1;
   static constexpr int tile = rows * tile_row<D>::stride;
+  static constexpr bool kept = D <= 64; // the own rows' fragments stay in registers
+};
+
+/* Fragments of a warp's 16 rows of a tile, kept in registers or read again. */
+template <int D> struct own_rows
+{
+  uint32_t a[passing<D>::kept ? D / 16 : 1][4];
+  const bf16 *tile;
+  int row;
+
+  __device__ __forceinline__ void
+  take (const bf16 *from, int first)
+  {
+    tile = from;
+    row = first;
+    if constexpr (passing<D>::kept)
+      {
+#pragma unroll
+        for (int k = 0; k < D / 16; k++)
+          load_a<D> (a[k], tile, row, k * 16);
+      }
+  }
+
+  __device__ __forceinline__ void
+  fragment (uint32_t (&to)[4], int k) const
+  {
+    if constexpr (passing<D>::kept)
+      {
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+          to[i] = a[k][i];
+      }
+    else
+      load_a<D> (to, tile, row, k * 16);
+  }
 };
 
 /* Rows first..first+count-1 of x (rows, heads, D), head `head`, into a tile of ROWS rows; the others become zeros. */
@@ -33,10 +68,10 @@ load_rows (bf16 *to, const bf16 *x, int64_t first, int count, int heads, int hea
     }
 }
 
-/* c (16 x ROWS) = rows row..row+15 of `left` times the rows of `right`, transposed. */
+/* c (16 x ROWS) = the own rows times the rows of `right`, transposed. */
 template <int D, int ROWS>
 __device__ __forceinline__ void
-multiply_rows (float (&c)[ROWS / 8][4], const bf16 *left, int row, const bf16 *right)
+multiply_rows (float (&c)[ROWS / 8][4], const own_rows<D> &left, const bf16 *right)
 {
 #pragma unroll
   for (int n = 0; n < ROWS / 8; n++)
@@ -47,7 +82,7 @@ multiply_rows (float (&c)[ROWS / 8][4], const bf16 *left, int row, const bf16 *r
   for (int k = 0; k < D; k += 16)
     {
       uint32_t a[4], b[4];
-      load_a<D> (a, left, row, k);
+      left.fragment (a, k / 16);
 #pragma unroll
       for (int n = 0; n < ROWS / 8; n += 2)
         {
@@ -167,6 +202,7 @@ backward_keys (bf16 *dk, bf16 *dv, float *partial, inputs in, dev_attention shap
   constexpr int ROWS = passing<D>::rows, STAGES = passing<D>::stages;
   bf16 *key_tile = shared, *value_tile = key_tile + OWN * tile_row<D>::stride;
   bf16 *streamed = value_tile + OWN * tile_row<D>::stride;
+  float *statistics = (float *) (streamed + STAGES * 2 * passing<D>::tile); // (STAGES, lse and delta, ROWS)
   int s, tile, group = blockIdx.y, own_heads = shape.heads / shape.groups / gridDim.z, warp = threadIdx.x / WARP;
   int first_head = (group * gridDim.z + blockIdx.z) * own_heads;
   if (!find_tile<OWN> (batch, blockIdx.x, &s, &tile))
@@ -191,13 +227,22 @@ backward_keys (bf16 *dk, bf16 *dv, float *partial, inputs in, dev_attention shap
     bf16 *to = streamed + i % STAGES * 2 * passing<D>::tile;
     load_rows<D, ROWS> (to, in.q, first + query, length - query, shape.heads, head);
     load_rows<D, ROWS> (to + passing<D>::tile, in.dout, first + query, length - query, shape.heads, head);
+    if (threadIdx.x < 2 * ROWS)
+      {
+        int r = threadIdx.x % ROWS;
+        bool inside = query + r < length;
+        const float *from = threadIdx.x < ROWS ? in.lse : in.delta;
+        copy_4 (statistics + i % STAGES * 2 * ROWS + threadIdx.x,
+                from + (int64_t) (first + query + (inside ? r : 0)) * shape.heads + head, inside);
+      }
   };
   if (STAGES > 1)
     {
       load (0);
       copy_commit ();
     }
-  int key = start + warp * 16 + threadIdx.x % WARP / 4, c = threadIdx.x % 4 * 2;
+  int lowest = start + warp * 16, key = lowest + threadIdx.x % WARP / 4, c = threadIdx.x % 4 * 2;
+  own_rows<D> own_keys, own_values;
   for (int i = 0; i < count; i++)
     {
       int next = i + STAGES - 1;
@@ -206,37 +251,56 @@ backward_keys (bf16 *dk, bf16 *dv, float *partial, inputs in, dev_attention shap
       copy_commit ();
       copy_wait<STAGES - 1> ();
       __syncthreads ();
-      int head = first_head + i / tiles, query = start + i % tiles * ROWS;
+      if (i == 0)
+        {
+          own_keys.take (key_tile, warp * 16);
+          if (WITH_K)
+            own_values.take (value_tile, warp * 16);
+        }
+      int query = start + i % tiles * ROWS;
+      const float *lse = statistics + i % STAGES * 2 * ROWS, *delta = lse + ROWS;
       const bf16 *query_tile = streamed + i % STAGES * 2 * passing<D>::tile;
       const bf16 *dout_tile = query_tile + passing<D>::tile;
-      float weights[ROWS / 8][4];
-      multiply_rows<D, ROWS> (weights, key_tile, warp * 16, query_tile);
-#pragma unroll
-      for (int n = 0; n < ROWS / 8; n++)
-#pragma unroll
-        for (int k = 0; k < 4; k++)
-          {
-            int p = query + n * 8 + c + k % 2, j = key + k / 2 * 8;
-            bool seen = p < length && j <= p && !(shape.window && j <= p - shape.window);
-            float lse = seen ? in.lse[(int64_t) (first + p) * shape.heads + head] : 0.0f;
-            weights[n][k] = seen ? exp2_fast (fmaf (weights[n][k], scale, -lse * LOG2E)) : 0.0f;
-          }
-      if constexpr (WITH_V)
-        add_rows<D, ROWS> (sum_v, weights, dout_tile);
-      if constexpr (WITH_K)
+      if (query + ROWS > lowest) // else none of the warp's keys is seen
         {
-          float ds[ROWS / 8][4];
-          multiply_rows<D, ROWS> (ds, value_tile, warp * 16, dout_tile);
+          bool edge = query < lowest + 15 || query + ROWS > length
+                      || (shape.window && lowest <= query + ROWS - 1 - shape.window);
+          float weights[ROWS / 8][4];
+          multiply_rows<D, ROWS> (weights, own_keys, query_tile);
 #pragma unroll
           for (int n = 0; n < ROWS / 8; n++)
+            {
+              float2 own_lse = *(const float2 *) (lse + n * 8 + c);
 #pragma unroll
-            for (int k = 0; k < 4; k++)
-              {
-                int p = query + n * 8 + c + k % 2;
-                float delta = p < length ? in.delta[(int64_t) (first + p) * shape.heads + head] : 0.0f;
-                ds[n][k] = weights[n][k] * (ds[n][k] - delta);
-              }
-          add_rows<D, ROWS> (sum_k, ds, query_tile);
+              for (int k = 0; k < 4; k++)
+                weights[n][k] = exp2_fast (fmaf (weights[n][k], scale, (k % 2 ? own_lse.y : own_lse.x) * -LOG2E));
+            }
+          if (edge)
+#pragma unroll
+            for (int n = 0; n < ROWS / 8; n++)
+#pragma unroll
+              for (int k = 0; k < 4; k++)
+                {
+                  int p = query + n * 8 + c + k % 2, j = key + k / 2 * 8;
+                  if (p >= length || j > p || (shape.window && j <= p - shape.window))
+                    weights[n][k] = 0;
+                }
+          if constexpr (WITH_V)
+            add_rows<D, ROWS> (sum_v, weights, dout_tile);
+          if constexpr (WITH_K)
+            {
+              float ds[ROWS / 8][4];
+              multiply_rows<D, ROWS> (ds, own_values, dout_tile);
+#pragma unroll
+              for (int n = 0; n < ROWS / 8; n++)
+                {
+                  float2 own_delta = *(const float2 *) (delta + n * 8 + c);
+#pragma unroll
+                  for (int k = 0; k < 4; k++)
+                    ds[n][k] = weights[n][k] * (ds[n][k] - (k % 2 ? own_delta.y : own_delta.x));
+                }
+              add_rows<D, ROWS> (sum_k, ds, query_tile);
+            }
         }
       __syncthreads ();
     }
@@ -276,6 +340,7 @@ backward_queries (bf16 *dq, inputs in, dev_attention shape, dev_batch batch)
   int valid = min (OWN, length - start);
   int from = shape.window ? max (0, start - shape.window + 1) / ROWS : 0, to = (start + valid + ROWS - 1) / ROWS;
   float scale = shape.scale * LOG2E, sum[D / 8][4], lse[2], delta[2];
+  own_rows<D> own_queries, own_douts;
   clear<D> (sum);
   int position = start + warp * 16 + threadIdx.x % WARP / 4, c = threadIdx.x % 4 * 2;
 #pragma unroll
@@ -307,20 +372,38 @@ backward_queries (bf16 *dq, inputs in, dev_attention shape, dev_batch batch)
       __syncthreads ();
       const bf16 *key_tile = streamed + i % STAGES * 2 * passing<D>::tile;
       const bf16 *value_tile = key_tile + passing<D>::tile;
-      float weights[ROWS / 8][4], ds[ROWS / 8][4];
-      multiply_rows<D, ROWS> (weights, query_tile, warp * 16, key_tile);
-      multiply_rows<D, ROWS> (ds, dout_tile, warp * 16, value_tile);
+      if (i == from)
+        {
+          own_queries.take (query_tile, warp * 16);
+          own_douts.take (dout_tile, warp * 16);
+        }
+      int lowest = start + warp * 16; // position of the warp's first row
+      if (i * ROWS <= lowest + 15)    // else none of its rows sees the keys
+        {
+          bool edge = i * ROWS + ROWS - 1 > lowest || (shape.window && i * ROWS <= lowest + 15 - shape.window);
+          float weights[ROWS / 8][4], ds[ROWS / 8][4];
+          multiply_rows<D, ROWS> (weights, own_queries, key_tile);
+          multiply_rows<D, ROWS> (ds, own_douts, value_tile);
 #pragma unroll
-      for (int n = 0; n < ROWS / 8; n++)
+          for (int n = 0; n < ROWS / 8; n++)
 #pragma unroll
-        for (int k = 0; k < 4; k++)
-          {
-            int j = i * ROWS + n * 8 + c + k % 2, p = position + k / 2 * 8;
-            bool seen = j <= p && !(shape.window && j <= p - shape.window);
-            float weight = seen ? exp2_fast (fmaf (weights[n][k], scale, -lse[k / 2])) : 0.0f;
-            ds[n][k] = weight * (ds[n][k] - delta[k / 2]);
-          }
-      add_rows<D, ROWS> (sum, ds, key_tile);
+            for (int k = 0; k < 4; k++)
+              {
+                float weight = exp2_fast (fmaf (weights[n][k], scale, -lse[k / 2]));
+                ds[n][k] = weight * (ds[n][k] - delta[k / 2]);
+              }
+          if (edge)
+#pragma unroll
+            for (int n = 0; n < ROWS / 8; n++)
+#pragma unroll
+              for (int k = 0; k < 4; k++)
+                {
+                  int j = i * ROWS + n * 8 + c + k % 2, p = position + k / 2 * 8;
+                  if (j > p || (shape.window && j <= p - shape.window))
+                    ds[n][k] = 0;
+                }
+          add_rows<D, ROWS> (sum, ds, key_tile);
+        }
       __syncthreads ();
     }
   copy_wait<0> ();
@@ -335,7 +418,8 @@ static bool
 launch (struct dev_context *context, void *dq, void *dk, void *dv, inputs in, const struct dev_attention *shape,
         const struct dev_batch *batch)
 {
-  int bytes = (2 * OWN * tile_row<D>::stride + passing<D>::stages * 2 * passing<D>::tile) * (int) sizeof (bf16);
+  int bytes = (2 * OWN * tile_row<D>::stride + passing<D>::stages * 2 * passing<D>::tile) * (int) sizeof (bf16)
+              + passing<D>::stages * 2 * passing<D>::rows * (int) sizeof (float);
   int tiles = ceil_div (batch->tokens, OWN) + batch->sequences;
   if (bytes > context->shared_limit)
     return false;

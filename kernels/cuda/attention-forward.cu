@@ -1,18 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Causal attention of whole sequences and chunks of them on tensor cores (Dao 2023, online softmax). A block owns 64
- * query rows of one head and walks tiles of 64 keys that start at multiples of 64, so that a row's result does not
- * depend on its neighbours, nor on whether it is the last of its call. */
+/* Causal attention of whole sequences and chunks of them on tensor cores (Dao 2023, online softmax). A block owns a tile
+ * of query rows of one head and walks tiles of keys that start at multiples of their size, so that a row's result does
+ * not depend on its neighbours, nor on whether it is the last of its call. A tile that a warp's rows do not see at all
+ * is passed over, which changes no bit: its weights are zeros. */
 
 #include "kernels/cuda/mma.cuh"
 
 #include <math.h> // defines: INFINITY
 
-#define BM 64
-#define BN 64
 #define THREADS 128
+#define WARPS (THREADS / WARP)
 #define LOG2E 1.4426950408889634f
 #define LN2 0.6931471805599453f
+
+/* Blocks of 16 rows of a warp, rows of a block, keys of a tile: as many as the registers hold. */
+template <int D> struct tiling
+{
+  static constexpr int blocks = 1;
+  static constexpr int rows = WARPS * 16 * blocks;
+  static constexpr int keys = 64;
+};
 
 /* Keys or values of tile `tile` into shared memory; rows at and beyond `keys` become zeros. */
 template <int D>
@@ -20,53 +28,71 @@ __device__ __forceinline__ void
 load_keys (bf16 *to, const bf16 *from, const dev_batch &batch, int s, int first, int tile, int keys, int groups,
            int group)
 {
-  constexpr int chunks = D / 8;
+  constexpr int chunks = D / 8, BN = tiling<D>::keys;
+  int stride = groups * D;
+  from += group * D;
 #pragma unroll
   for (int i = threadIdx.x; i < BN * chunks; i += THREADS)
     {
       int r = i / chunks, c = i % chunks * 8, j = tile * BN + r;
       bool inside = j < keys;
       int64_t row = inside ? key_row (batch, s, first, j) : 0;
-      copy_16 (to + r * tile_row<D>::stride + c, from + (row * groups + group) * D + c, inside);
+      copy_16 (to + r * tile_row<D>::stride + c, from + row * stride + c, inside);
     }
 }
 
-/* What a warp knows of its 16 rows: lanes hold rows r and r + 8. */
+/* What a warp knows of 16 rows: lanes hold rows r and r + 8. */
 template <int D> struct rows
 {
   float result[D / 8][4];
   float top[2], sum[2];
 };
 
+template <int D> struct scores
+{
+  float x[tiling<D>::keys / 8][4];
+};
+
 /* Scores of the warp's rows with the keys in shared memory. */
 template <int D>
 __device__ __forceinline__ void
-multiply_keys (float (&scores)[BN / 8][4], const bf16 *queries, const bf16 *keys, int warp)
+multiply_keys (scores<D> (&s)[tiling<D>::blocks], const bf16 *queries, const bf16 *keys, int row)
 {
+  constexpr int BLOCKS = tiling<D>::blocks, BN = tiling<D>::keys;
 #pragma unroll
-  for (int n = 0; n < BN / 8; n++)
+  for (int m = 0; m < BLOCKS; m++)
 #pragma unroll
-    for (int i = 0; i < 4; i++)
-      scores[n][i] = 0;
+    for (int n = 0; n < BN / 8; n++)
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        s[m].x[n][i] = 0;
 #pragma unroll
   for (int k = 0; k < D; k += 16)
     {
-      uint32_t a[4], b[4];
-      load_a<D> (a, queries, warp * 16, k);
+      uint32_t a[BLOCKS][4], b[4];
+#pragma unroll
+      for (int m = 0; m < BLOCKS; m++)
+        load_a<D> (a[m], queries, row + m * 16, k);
 #pragma unroll
       for (int n = 0; n < BN / 8; n += 2)
         {
           load_b<D> (b, keys, n * 8, k);
-          mma (scores[n], a, b[0], b[1]);
-          mma (scores[n + 1], a, b[2], b[3]);
+#pragma unroll
+          for (int m = 0; m < BLOCKS; m++)
+            {
+              mma (s[m].x[n], a[m], b[0], b[1]);
+              mma (s[m].x[n + 1], a[m], b[2], b[3]);
+            }
         }
     }
 }
 
 /* Scores outside of position - window + 1 .. position become -inf. */
+template <int D>
 __device__ __forceinline__ void
-mask_scores (float (&scores)[BN / 8][4], int tile, int position, int window)
+mask_scores (scores<D> &s, int tile, int position, int window)
 {
+  constexpr int BN = tiling<D>::keys;
   int c = tile * BN + threadIdx.x % 4 * 2;
 #pragma unroll
   for (int n = 0; n < BN / 8; n++)
@@ -75,22 +101,23 @@ mask_scores (float (&scores)[BN / 8][4], int tile, int position, int window)
       {
         int j = c + n * 8 + i % 2, p = position + i / 2 * 8;
         if (j > p || (window && j <= p - window))
-          scores[n][i] = -INFINITY;
+          s.x[n][i] = -INFINITY;
       }
 }
 
 /* Turns scores into weights, and rescales what was summed before. */
 template <int D>
 __device__ __forceinline__ void
-soften (float (&scores)[BN / 8][4], rows<D> &own, float scale)
+soften (scores<D> &s, rows<D> &own, float scale)
 {
+  constexpr int BN = tiling<D>::keys;
 #pragma unroll
   for (int half = 0; half < 2; half++)
     {
       float top = own.top[half], sum = 0;
 #pragma unroll
       for (int n = 0; n < BN / 8; n++)
-        top = fmaxf (top, fmaxf (scores[n][2 * half], scores[n][2 * half + 1]));
+        top = fmaxf (top, fmaxf (s.x[n][2 * half], s.x[n][2 * half + 1]));
       top = quad_max (top);
       float base = top == -INFINITY ? 0.0f : top * scale;
       float rescale = exp2_fast (fmaf (own.top[half], scale, -base));
@@ -100,8 +127,8 @@ soften (float (&scores)[BN / 8][4], rows<D> &own, float scale)
 #pragma unroll
         for (int i = 2 * half; i < 2 * half + 2; i++)
           {
-            scores[n][i] = exp2_fast (fmaf (scores[n][i], scale, -base));
-            sum += scores[n][i];
+            s.x[n][i] = exp2_fast (fmaf (s.x[n][i], scale, -base));
+            sum += s.x[n][i];
           }
       own.sum[half] = own.sum[half] * rescale + sum;
 #pragma unroll
@@ -115,19 +142,26 @@ soften (float (&scores)[BN / 8][4], rows<D> &own, float scale)
 
 template <int D>
 __device__ __forceinline__ void
-multiply_values (rows<D> &own, const float (&weights)[BN / 8][4], const bf16 *values)
+multiply_values (rows<D> (&own)[tiling<D>::blocks], const scores<D> (&weights)[tiling<D>::blocks], const bf16 *values)
 {
+  constexpr int BLOCKS = tiling<D>::blocks;
 #pragma unroll
-  for (int k = 0; k < BN / 16; k++)
+  for (int k = 0; k < tiling<D>::keys / 16; k++)
     {
-      uint32_t a[4], b[4];
-      c_to_a (a, weights[2 * k], weights[2 * k + 1]);
+      uint32_t a[BLOCKS][4], b[4];
+#pragma unroll
+      for (int m = 0; m < BLOCKS; m++)
+        c_to_a (a[m], weights[m].x[2 * k], weights[m].x[2 * k + 1]);
 #pragma unroll
       for (int n = 0; n < D / 8; n += 2)
         {
           load_b_transposed<D> (b, values, k * 16, n * 8);
-          mma (own.result[n], a, b[0], b[1]);
-          mma (own.result[n + 1], a, b[2], b[3]);
+#pragma unroll
+          for (int m = 0; m < BLOCKS; m++)
+            {
+              mma (own[m].result[n], a[m], b[0], b[1]);
+              mma (own[m].result[n + 1], a[m], b[2], b[3]);
+            }
         }
     }
 }
@@ -166,10 +200,12 @@ __global__ void __launch_bounds__ (THREADS)
 tensor_forward (bf16 *out, float *lse, const bf16 *q, const bf16 *keys, const bf16 *values, dev_attention shape,
                 dev_batch batch, bool skip_decode)
 {
+  constexpr int BM = tiling<D>::rows, BN = tiling<D>::keys, BLOCKS = tiling<D>::blocks;
   extern __shared__ __align__ (16) bf16 shared[];
   bf16 *query_tile = shared, *key_tile = query_tile + BM * tile_row<D>::stride;
   bf16 *value_tile = key_tile + BN * tile_row<D>::stride;
-  int s, tile, head = blockIdx.y, group = head / (shape.heads / shape.groups), warp = threadIdx.x / WARP;
+  int s, tile, head = blockIdx.y, group = head / (shape.heads / shape.groups);
+  int row = threadIdx.x / WARP * 16 * BLOCKS; // the warp's first row of the tile
   if (!find_tile<BM> (batch, blockIdx.x, &s, &tile))
     return;
   int first = batch.query_offsets[s], length = batch.query_offsets[s + 1] - first;
@@ -179,46 +215,63 @@ tensor_forward (bf16 *out, float *lse, const bf16 *q, const bf16 *keys, const bf
   int valid = min (BM, length - tile * BM), keys_end = position + valid;
   int from = shape.window ? max (0, position - shape.window + 1) / BN : 0, to = (keys_end + BN - 1) / BN;
   float scale = shape.scale * LOG2E;
-  rows<D> own;
+  rows<D> own[BLOCKS];
 #pragma unroll
-  for (int n = 0; n < D / 8; n++)
+  for (int m = 0; m < BLOCKS; m++)
+    {
 #pragma unroll
-    for (int i = 0; i < 4; i++)
-      own.result[n][i] = 0;
-  own.top[0] = own.top[1] = -INFINITY;
-  own.sum[0] = own.sum[1] = 0;
+      for (int n = 0; n < D / 8; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+          own[m].result[n][i] = 0;
+      own[m].top[0] = own[m].top[1] = -INFINITY;
+      own[m].sum[0] = own[m].sum[1] = 0;
+    }
   for (int i = threadIdx.x; i < BM * (D / 8); i += THREADS)
     {
       int r = i / (D / 8), c = i % (D / 8) * 8;
-      int64_t row = first + tile * BM + (r < valid ? r : 0);
-      copy_16 (query_tile + r * tile_row<D>::stride + c, q + (row * shape.heads + head) * D + c, r < valid);
+      int64_t query = first + tile * BM + (r < valid ? r : 0);
+      copy_16 (query_tile + r * tile_row<D>::stride + c, q + (query * shape.heads + head) * D + c, r < valid);
     }
   load_keys<D> (key_tile, keys, batch, s, first, from, context, shape.groups, group);
   copy_commit ();
+  int lowest = position + row, highest = lowest + 16 * BLOCKS - 1; // positions of the warp's rows
   for (int t = from; t < to; t++)
     {
-      float scores[BN / 8][4];
+      scores<D> weights[BLOCKS];
+      bool seen = row < valid && t * BN <= highest;
       load_keys<D> (value_tile, values, batch, s, first, t, context, shape.groups, group);
       copy_commit ();
       copy_wait<1> ();
       __syncthreads ();
-      multiply_keys<D> (scores, query_tile, key_tile, warp);
+      if (seen)
+        multiply_keys<D> (weights, query_tile, key_tile, row);
       __syncthreads ();
       if (t + 1 < to)
         load_keys<D> (key_tile, keys, batch, s, first, t + 1, context, shape.groups, group);
       copy_commit ();
-      int own_position = position + warp * 16;
-      if (t * BN + BN - 1 > own_position || (shape.window && t * BN <= own_position + 15 - shape.window))
-        mask_scores (scores, t, own_position + threadIdx.x % WARP / 4, shape.window);
-      soften (scores, own, scale);
+      if (seen)
+        {
+          bool edge = t * BN + BN - 1 > lowest || (shape.window && t * BN <= highest - shape.window);
+#pragma unroll
+          for (int m = 0; m < BLOCKS; m++)
+            {
+              if (edge)
+                mask_scores<D> (weights[m], t, lowest + m * 16 + threadIdx.x % WARP / 4, shape.window);
+              soften<D> (weights[m], own[m], scale);
+            }
+        }
       copy_wait<1> ();
       __syncthreads ();
-      multiply_values (own, scores, value_tile);
+      if (seen)
+        multiply_values<D> (own, weights, value_tile);
       __syncthreads ();
     }
   copy_wait<0> ();
-  store_rows (out, lse, own, query_tile + warp * 16 * tile_row<D>::stride, (int64_t) first + tile * BM + warp * 16,
-              shape.heads, head, valid - warp * 16, scale);
+#pragma unroll
+  for (int m = 0; m < BLOCKS; m++)
+    store_rows (out, lse, own[m], query_tile + (row + m * 16) * tile_row<D>::stride,
+                (int64_t) first + tile * BM + row + m * 16, shape.heads, head, valid - row - m * 16, scale);
 }
 
 template <int D>
@@ -226,7 +279,8 @@ static bool
 launch (struct dev_context *context, void *out, float *lse, const void *q, const struct dev_kv *kv,
         const struct dev_attention *shape, const struct dev_batch *batch, bool skip_decode)
 {
-  int bytes = (BM + 2 * BN) * tile_row<D>::stride * (int) sizeof (bf16);
+  constexpr int BM = tiling<D>::rows;
+  int bytes = (BM + 2 * tiling<D>::keys) * tile_row<D>::stride * (int) sizeof (bf16);
   if (bytes > context->shared_limit
       || cudaFuncSetAttribute (tensor_forward<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) != cudaSuccess)
     return false;

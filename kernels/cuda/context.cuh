@@ -175,6 +175,10 @@ enum cuda_product
 void cuda_multiply (struct dev_context *, enum cuda_product, void *c, enum dev_type c_type, const void *a,
                     const void *b, enum dev_type type, int m, int n, int k);
 
+/* y (m, rows) = x w^T in bf16 for very few rows m; false where it does not serve the shape. */
+bool cuda_multiply_few_rows (struct dev_context *, void *y, enum dev_type y_type, const void *x, const void *w, int m,
+                             int rows, int cols);
+
 /* The ops, one file each; cuda.cu puts them into the table. */
 int cuda_open (int, size_t, struct dev_context **, char *, size_t);
 void cuda_close (struct dev_context *);

@@ -106,20 +106,22 @@ cuda_take_tokens (struct dev_context *context, int32_t *ids, const int32_t *toke
   CUDA_LAUNCHED (context, "take_tokens");
 }
 
-/* A block sums 32 columns; its 8 rows of threads take every eighth part, and their sums are added in order. */
+#define PART_LANES 32
+
+/* A block sums 32 columns; each of its rows of threads takes every 32nd part, and their sums are added in order. */
 __global__ void
 add_partials (float *to, const float *partial, int parts, int width, int stride)
 {
-  __shared__ float sums[8][WARP];
+  __shared__ float sums[PART_LANES][WARP];
   int column = blockIdx.x * WARP + threadIdx.x;
   float sum = 0;
-  for (int part = threadIdx.y; column < width && part < parts; part += 8)
+  for (int part = threadIdx.y; column < width && part < parts; part += PART_LANES)
     sum += partial[(int64_t) part * stride + column];
   sums[threadIdx.y][threadIdx.x] = sum;
   __syncthreads ();
   if (threadIdx.y > 0 || column >= width)
     return;
-  for (int i = 1; i < 8; i++)
+  for (int i = 1; i < PART_LANES; i++)
     sum += sums[i][threadIdx.x];
   to[column] += sum;
 }
@@ -127,6 +129,6 @@ add_partials (float *to, const float *partial, int parts, int width, int stride)
 void
 cuda_add_partials (struct dev_context *context, float *to, const float *partial, int parts, int width, int stride)
 {
-  add_partials<<<ceil_div (width, WARP), dim3 (WARP, 8), 0, context->stream>>> (to, partial, parts, width, stride);
+  add_partials<<<ceil_div (width, WARP), dim3 (WARP, PART_LANES), 0, context->stream>>> (to, partial, parts, width, stride);
   CUDA_LAUNCHED (context, "adding partial sums");
 }

@@ -101,6 +101,13 @@ copy_16 (void *to, const void *from, bool inside)
 }
 
 __device__ __forceinline__ void
+copy_4 (void *to, const void *from, bool inside)
+{
+  int bytes = inside ? 4 : 0;
+  asm volatile ("cp.async.ca.shared.global [%0], [%1], 4, %2;\n" ::"r"(shared_address (to)), "l"(from), "r"(bytes));
+}
+
+__device__ __forceinline__ void
 copy_commit ()
 {
   asm volatile ("cp.async.commit_group;\n");

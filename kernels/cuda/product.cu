@@ -181,6 +181,39 @@ may_time (const struct dev_context *context, const struct job *job)
   return !context->deterministic && job->kind != PRODUCT_WEIGHT && !context->recording;
 }
 
+#define SPLIT_ROWS 512
+#define SPLIT_CANDIDATES 6
+
+/* Few rows make few tiles: tries the candidates with k in several parts, whose sums are added in order. */
+static void
+try_splits (struct dev_context *context, const struct job *job, const cublasLtMatmulHeuristicResult_t *results, int found,
+            float best_time, cublasLtMatmulAlgo_t *algorithm)
+{
+  static const int splits[] = { 2, 3, 4, 6, 8 };
+  struct call call;
+  uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  call_init (&call, job->kind, job->c_type, job->type, job->m, job->n, job->k);
+  for (int i = 0; i < found; i++)
+    for (size_t s = 0; s < sizeof splits / sizeof splits[0]; s++)
+      {
+        cublasLtMatmulAlgo_t split = results[i].algo;
+        cublasLtMatmulHeuristicResult_t checked;
+        int32_t parts = splits[s];
+        if (cublasLtMatmulAlgoConfigSetAttribute (&split, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &parts, sizeof parts)
+            || cublasLtMatmulAlgoConfigSetAttribute (&split, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme, sizeof scheme)
+            || cublasLtMatmulAlgoCheck (context->products->handle, &call.operation, &call.a, &call.b, &call.c, &call.c,
+                                        &split, &checked)
+            || checked.state != CUBLAS_STATUS_SUCCESS || checked.workspaceSize > LIBRARY_WORKSPACE)
+          continue;
+        float each = time_algorithm (context, job, &split);
+        if (each >= 0 && each < best_time * 0.98f)
+          {
+            best_time = each;
+            *algorithm = split;
+          }
+      }
+}
+
 static bool
 find_algorithm (struct dev_context *context, const struct key *key, const struct job *job,
                 cublasLtMatmulAlgo_t *algorithm)
@@ -191,7 +224,7 @@ find_algorithm (struct dev_context *context, const struct key *key, const struct
   float best_time = -1;
   if (found < 1 || results[0].state != CUBLAS_STATUS_SUCCESS)
     return false;
-  for (int i = 0; timed && found > 1 && i < found; i++)
+  for (int i = 0; timed && i < found; i++)
     {
       float each = results[i].state == CUBLAS_STATUS_SUCCESS ? time_algorithm (context, job, &results[i].algo) : -1;
       if (each >= 0 && (best_time < 0 || each < best_time * 0.98f))
@@ -201,6 +234,8 @@ find_algorithm (struct dev_context *context, const struct key *key, const struct
         }
     }
   *algorithm = results[best].algo;
+  if (timed && key->m <= SPLIT_ROWS)
+    try_splits (context, job, results, found < SPLIT_CANDIDATES ? found : SPLIT_CANDIDATES, best_time, algorithm);
   return true;
 }
 
@@ -305,6 +340,9 @@ cuda_multiply (struct dev_context *context, enum cuda_product kind, void *c, enu
   if (!cuda_enter (context) || m <= 0 || n <= 0 || k <= 0)
     return;
   bool equal_rows = context->deterministic && kind == PRODUCT_FORWARD;
+  if (kind == PRODUCT_FORWARD && type == DEV_BF16 && !equal_rows
+      && cuda_multiply_few_rows (context, c, c_type, a, b, m, n, k))
+    return;
   struct key key;
   memset (&key, 0, sizeof key);
   key.kind = kind;

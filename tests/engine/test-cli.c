@@ -140,6 +140,23 @@ test_tokenize (Engine *engine, gconstpointer data)
   g_assert_cmpint (engine_call (engine, "tokenize"), ==, 2);
 }
 
+/* A device that is demanded and not there is a matter of the machine: exit 4, with the reason. */
+static void
+test_devices (Engine *engine, gconstpointer data)
+{
+  g_autoptr (JsonParser) parser = json_parser_new ();
+
+  g_assert_cmpint (engine_call (engine, "devices --json"), ==, 0);
+  JsonArray *devices = json_object_get_array_member (parse (parser, engine->out), "devices");
+  g_assert_cmpuint (json_array_get_length (devices), >=, 1);
+  g_assert_cmpstr (json_object_get_string_member (json_array_get_object_element (devices, 0), "device"), ==, "cpu");
+  g_assert_cmpint (engine_call (engine, "run --preset arithmetic --set placement.policy=cuda:999 --run-dir r"), ==, 4);
+  assert_has (engine->err, "placement.policy: device cuda:999");
+  g_assert_false (g_file_test ("r", G_FILE_TEST_EXISTS));
+  g_assert_cmpint (engine_call (engine, "bench ops --shape nothing"), ==, 2);
+  assert_has (engine->err, "qwen2.5-1.5b");
+}
+
 int
 main (int argc, char **argv)
 {
@@ -149,5 +166,6 @@ main (int argc, char **argv)
   ENGINE_TEST ("/cli/validate", test_validate);
   ENGINE_TEST ("/cli/telemetry", test_telemetry);
   ENGINE_TEST ("/cli/tokenize", test_tokenize);
+  ENGINE_TEST ("/cli/devices", test_devices);
   return g_test_run ();
 }
