@@ -25,7 +25,7 @@ plumb_batch_free (PlumbBatch *batch)
   for (int s = 0; s < n && batch->responses; s++)
     g_free (batch->responses[s]);
   for (int p = 0; p < batch->prompts && batch->data; p++)
-    plumb_data_row_free (batch->data[p]);
+    g_clear_pointer (&batch->data[p], plumb_data_row_free);
   plumb_experience_free (batch->experience);
   g_free (batch->data);
   g_free (batch->ordinals);

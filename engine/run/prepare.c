@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "engine/core/error.h"
+#include "engine/model/export.h"
 #include "engine/run/prepare.h"
 
 #define DEFAULT_MICRO_BATCH 4096 /* tokens */
@@ -202,6 +203,11 @@ plumb_run_inputs_open (PlumbRunInputs *in, PlumbSpec *spec, const char *dir, GEr
   if (!in->stop_ids)
     return FALSE;
   if (PLUMB_IS_ON (plumb_spec_algorithm (spec), PLUMB_ON_REWARDED) && !(in->reward = plumb_reward_new (spec, error)))
+    return FALSE;
+  in->reward_deviation = 1;
+  if (in->reward && plumb_reward_needs_model (in->reward) && plumb_spec_get_boolean (spec, "reward.normalize")
+      && !plumb_model_read_statistics (plumb_spec_get_text (spec, "model.reward"), &in->reward_mean,
+                                       &in->reward_deviation, error))
     return FALSE;
   return open_all_data (in, error);
 }

@@ -14,6 +14,7 @@ typedef struct
   GArray *stop_ids; /* gint32 */
   PlumbDataSet *train, *eval, *warmup; /* NULL: none */
   PlumbReward *reward;                 /* NULL: offline */
+  double reward_mean, reward_deviation; /* of the reward model's scores: 0 and 1 unless they are normalised */
   GPtrArray *reports;                  /* of PlumbProblem: rows that were left out */
 } PlumbRunInputs;
 

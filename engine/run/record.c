@@ -31,7 +31,7 @@ record_lengths (PlumbRun *run, const PlumbBatch *batch)
   const struct plumb_experience *e = batch->experience;
   int n = e->sequences, cut = 0, longest = 0;
   double sum = 0, prompts = 0;
-  g_autofree int *lengths = g_new (int, n);
+  g_autofree int *lengths = g_new (int, (gsize) MAX (n, 1));
   for (int s = 0; s < n; s++)
     {
       int prompt = (int) batch->data[s / batch->samples]->prompt_ids->len;
@@ -66,6 +66,8 @@ record_rewards (PlumbRun *run, const PlumbBatch *batch)
       most = MAX (most, e->reward[s]);
       scored++;
     }
+  if (!run->reward)
+    return; /* not measured */
   plumb_run_point (run, "reward/failed", 1 - (double) scored / e->sequences);
   if (scored == 0)
     return;

@@ -135,6 +135,8 @@ gboolean plumb_run_supervised_step (PlumbRun *run, GError **error);
 /* Loss and more of the first rows of held-out data, without training. */
 gboolean plumb_run_supervised_evaluate (PlumbRun *run, PlumbDataSet *set, const char *name, int rows,
                                         GError **error);
+/* Mean and unbiased deviation of a reward model's scores over the first rows of its data, for its config.json. */
+gboolean plumb_run_measure_scores (PlumbRun *run, double *mean, double *deviation, GError **error);
 /* Whether the supervised stage is a warm-up, not the run itself. */
 static inline gboolean
 plumb_run_is_warmup (PlumbRun *run)

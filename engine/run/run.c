@@ -182,13 +182,24 @@ check_telemetry (PlumbRun *run)
     plumb_run_tell_telemetry (run, error);
 }
 
+/* A reward model carries the mean and deviation of its scores. */
+static gboolean
+store_statistics (PlumbRun *run, const char *folder, const char *name, GError **error)
+{
+  double mean, deviation;
+  g_autofree char *model = g_build_filename (folder, name, NULL);
+  return !run->recipe->scalar
+         || (plumb_run_measure_scores (run, &mean, &deviation, error)
+             && plumb_model_store_statistics (model, mean, deviation, error));
+}
+
 /* The policy as a Hugging Face folder RUN/export/step-NNNNNN. */
 static gboolean
 export_model (PlumbRun *run, GError **error)
 {
   g_autofree char *folder = g_build_filename (run->dir, PLUMB_RUN_EXPORT, NULL);
   g_autofree char *name = g_strdup_printf ("step-%06" G_GINT64_FORMAT, run->position.step);
-  if (!plumb_run_save_model (run, folder, name, error))
+  if (!plumb_run_save_model (run, folder, name, error) || !store_statistics (run, folder, name, error))
     return FALSE;
   plumb_progress_say (run->progress, "model exported to %s/%s", folder, name);
   return TRUE;
@@ -327,6 +338,8 @@ take_inputs (PlumbRun *run, PlumbRunInputs *in)
   run->eval = in->eval;
   run->warmup = in->warmup;
   run->reward = in->reward;
+  run->reward_mean = in->reward_mean;
+  run->reward_deviation = in->reward_deviation;
   plumb_run_count_steps (in, run->steps);
   run->status->total_steps = run->steps[PLUMB_STAGE_SUPERVISED] + run->steps[PLUMB_STAGE_ONLINE];
   run->position.stage = run->steps[PLUMB_STAGE_SUPERVISED] > 0 ? PLUMB_STAGE_SUPERVISED : PLUMB_STAGE_ONLINE;
@@ -380,7 +393,6 @@ run_new (PlumbSpec *spec, const char *dir, gboolean detached)
   run->position.kl_coefficient = PLUMB_IS_ON (run->algorithm, PLUMB_ON_POLICY)
                                      ? plumb_spec_get_real (spec, "algorithm.kl.coefficient")
                                      : 0;
-  run->reward_deviation = 1;
   run->position.pass1 = -1;
   run->status = plumb_run_status_new ();
   run->progress = plumb_progress_new (detached ? NULL : log);

@@ -7,6 +7,7 @@
 
 #include "config.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "engine/core/error.h"
@@ -15,6 +16,7 @@
 
 #define WARMUP_SHARE 0.1 /* of a warm-up stage, at most WARMUP_UPDATES: rise of its learning rate */
 #define WARMUP_UPDATES 50
+#define SCORED_ROWS 512 /* whose scores a reward model is normalised by */
 
 static gsize
 length_of (const GArray *ids)
@@ -193,16 +195,45 @@ eval_point (PlumbRun *run, const char *set, const char *what, double value)
   plumb_run_point (run, metric, value);
 }
 
+/* The first rows of a set as sequences. */
+static struct plumb_experience *
+first_rows (PlumbRun *run, PlumbDataSet *set, gsize n, GError **error)
+{
+  g_autoptr (GPtrArray) rows = g_ptr_array_new_with_free_func ((GDestroyNotify) plumb_data_row_free);
+  for (gsize i = 0; i < MIN (n, plumb_data_set_n_rows (set)); i++)
+    if (!add_row (rows, set, i, error))
+      return NULL;
+  return experience_of_rows (run, rows);
+}
+
+gboolean
+plumb_run_measure_scores (PlumbRun *run, double *mean, double *deviation, GError **error)
+{
+  struct plumb_experience *e = first_rows (run, run->eval ? run->eval : run->train, SCORED_ROWS, error);
+  double sum = 0, squares = 0;
+  if (!e)
+    return FALSE;
+  g_autofree double *values = g_new0 (double, e->tokens + 1);
+  gboolean ok = plumb_run_values (run, e, PLUMB_VALUES_POLICY, values, error);
+  int n = e->sequences;
+  for (int s = 0; s < n; s++)
+    sum += values[e->offsets[s + 1] - 1];
+  *mean = sum / n;
+  for (int s = 0; s < n; s++)
+    squares += pow (values[e->offsets[s + 1] - 1] - *mean, 2);
+  *deviation = MAX (1e-8, sqrt (squares / MAX (1, n - 1)));
+  plumb_experience_free (e);
+  return ok;
+}
+
 gboolean
 plumb_run_supervised_evaluate (PlumbRun *run, PlumbDataSet *set, const char *name, int n, GError **error)
 {
-  g_autoptr (GPtrArray) rows = g_ptr_array_new_with_free_func ((GDestroyNotify) plumb_data_row_free);
   struct plumb_loss_statistics st = { 0 };
   PlumbLossSpec loss = plumb_recipe_loss (run->spec, 0);
-  for (gsize i = 0; i < MIN ((gsize) n, plumb_data_set_n_rows (set)); i++)
-    if (!add_row (rows, set, i, error))
-      return FALSE;
-  struct plumb_experience *e = experience_of_rows (run, rows);
+  struct plumb_experience *e = first_rows (run, set, (gsize) n, error);
+  if (!e)
+    return FALSE;
   gboolean ok = measure_loss (run, e, &loss, &st, error);
   plumb_experience_free (e);
   if (!ok)
