@@ -58,9 +58,9 @@ plumb_run_values (PlumbRun *run, const struct plumb_experience *e, PlumbValuesOf
   return TRUE;
 }
 
-/* Each prompt with the response of the next row: KTO's mismatched answers. */
+/* Each prompt with the response of the next row, cut to `longest` tokens: KTO's mismatched answers. */
 static struct plumb_experience *
-mismatch (const struct plumb_experience *e)
+mismatch (const struct plumb_experience *e, int longest)
 {
   int n = e->sequences, tokens = 0;
   for (int s = 0; s < n; s++)
@@ -70,9 +70,10 @@ mismatch (const struct plumb_experience *e)
     {
       int next = (s + 1) % n, response = plumb_experience_response_length (e, next);
       int prompt = e->offsets[s + 1] - e->offsets[s] - plumb_experience_response_length (e, s);
-      int at = m->offsets[s];
+      int at = m->offsets[s], begin = e->offsets[next + 1] - response;
+      response = MIN (response, MAX (0, longest - prompt));
       memcpy (m->ids + at, e->ids + e->offsets[s], (gsize) prompt * sizeof *m->ids);
-      memcpy (m->ids + at + prompt, e->ids + e->offsets[next + 1] - response, (gsize) response * sizeof *m->ids);
+      memcpy (m->ids + at + prompt, e->ids + begin, (gsize) response * sizeof *m->ids);
       memset (m->mask + at + prompt, 1, (gsize) response);
       m->offsets[s + 1] = at + prompt + response;
     }
@@ -111,7 +112,7 @@ estimate_kto (PlumbRun *run, const struct plumb_experience *e, struct plumb_kto_
       plumb_kto_pair_estimates (kto, e->sequences, x, e->desirable);
       return TRUE;
     }
-  struct plumb_experience *m = mismatch (e);
+  struct plumb_experience *m = mismatch (e, (int) plumb_spec_get_integer (run->spec, "model.max_length"));
   gboolean ok = log_ratios (run, m, x, &mean, error);
   plumb_experience_free (m);
   kto->kl_desirable = kto->kl_undesirable = MAX (0, mean);

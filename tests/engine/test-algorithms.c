@@ -177,7 +177,7 @@ test_distill (Engine *engine, gconstpointer data)
 {
   static const Algorithm teacher = { "grpo", "--set schedule.steps=12 --set train.learning_rate=1e-2", NULL };
   run_ok (engine, "grpo", &teacher, "teacher", "");
-  g_assert_cmpint (engine_shell (engine, "sed '/^functions/d; /reward/,/pattern/d' $SPECS/grpo.spec > distill.spec"), ==, 0);
+  g_assert_cmpint (engine_shell (engine, "sed '/^functions/d; /^new/d; /reward/,/pattern/d' $SPECS/grpo.spec > distill.spec"), ==, 0);
   if (engine_call (engine, "run distill.spec --set run.algorithm=distill --set model.policy=teacher/start"
                            " --set model.reference=teacher/export/step-000012 --set rollout.prompts_per_step=64"
                            " --set rollout.samples=2 --set train.batch=64 --set schedule.steps=25 --run-dir student"
