@@ -71,15 +71,24 @@ block_sum_double (double x, double *shared)
   return shared[0];
 }
 
-/* Part p sums its range: four floats squared in float pairs, added in double. */
+/* Part p sums its range, which begins at a multiple of four. */
 __global__ void
-square_parts (double *parts, const float *x, size_t n, size_t each)
+square_parts (double *parts, const float *x, size_t n, size_t each, bool aligned)
 {
   __shared__ double shared[THREADS];
   size_t start = blockIdx.x * each, end = start + each < n ? start + each : n;
   double sum = 0;
-  for (size_t i = start + threadIdx.x; i < end; i += THREADS)
-    sum += (double) x[i] * x[i];
+  for (size_t i = start + threadIdx.x * 4; i < end; i += THREADS * 4)
+    {
+      float four[4] = { 0, 0, 0, 0 };
+      if (aligned && i + 4 <= end)
+        load_pack (four, x + i);
+      else
+        for (size_t k = i; k < end && k < i + 4; k++)
+          four[k - i] = x[k];
+      for (int k = 0; k < 4; k++)
+        sum += (double) four[k] * four[k];
+    }
   sum = block_sum_double (sum, shared);
   if (threadIdx.x == 0)
     parts[blockIdx.x] = start < n ? sum : 0;
@@ -105,8 +114,8 @@ cuda_square_sum (struct dev_context *context, double *out, const float *x, size_
   double *parts = (double *) cuda_scratch (context, SQUARE_PARTS * sizeof (double), "square_sum");
   if (!parts)
     return;
-  size_t each = (n + SQUARE_PARTS - 1) / SQUARE_PARTS;
-  square_parts<<<SQUARE_PARTS, THREADS, 0, context->stream>>> (parts, x, n, each);
+  size_t each = ((n + SQUARE_PARTS - 1) / SQUARE_PARTS + 3) / 4 * 4;
+  square_parts<<<SQUARE_PARTS, THREADS, 0, context->stream>>> (parts, x, n, each, (uintptr_t) x % 16 == 0);
   add_parts<<<1, THREADS, 0, context->stream>>> (out, parts);
   CUDA_LAUNCHED (context, "square_sum");
 }

@@ -245,12 +245,19 @@ backward_keys (bf16 *dk, bf16 *dv, float *partial, inputs in, dev_attention shap
   own_rows<D> own_keys, own_values;
   for (int i = 0; i < count; i++)
     {
-      int next = i + STAGES - 1;
-      if (next < count)
-        load (next);
-      copy_commit ();
-      copy_wait<STAGES - 1> ();
+      /* After the barrier this tile is there, and nobody needs the one before it, whose place the next one takes. */
+      if (STAGES == 1)
+        {
+          load (i);
+          copy_commit ();
+        }
+      copy_wait<0> ();
       __syncthreads ();
+      if (STAGES > 1 && i + 1 < count)
+        {
+          load (i + 1);
+          copy_commit ();
+        }
       if (i == 0)
         {
           own_keys.take (key_tile, warp * 16);
@@ -302,7 +309,8 @@ backward_keys (bf16 *dk, bf16 *dv, float *partial, inputs in, dev_attention shap
               add_rows<D, ROWS> (sum_k, ds, query_tile);
             }
         }
-      __syncthreads ();
+      if (STAGES == 1)
+        __syncthreads ();
     }
   copy_wait<0> ();
   __syncthreads ();
@@ -364,12 +372,19 @@ backward_queries (bf16 *dq, inputs in, dev_attention shape, dev_batch batch)
     }
   for (int i = from; i < to; i++)
     {
-      int next = i + STAGES - 1;
-      if (next < to)
-        load (next);
-      copy_commit ();
-      copy_wait<STAGES - 1> ();
+      /* After the barrier this tile is there, and nobody needs the one before it, whose place the next one takes. */
+      if (STAGES == 1)
+        {
+          load (i);
+          copy_commit ();
+        }
+      copy_wait<0> ();
       __syncthreads ();
+      if (STAGES > 1 && i + 1 < to)
+        {
+          load (i + 1);
+          copy_commit ();
+        }
       const bf16 *key_tile = streamed + i % STAGES * 2 * passing<D>::tile;
       const bf16 *value_tile = key_tile + passing<D>::tile;
       if (i == from)
@@ -404,7 +419,8 @@ backward_queries (bf16 *dq, inputs in, dev_attention shape, dev_batch batch)
                 }
           add_rows<D, ROWS> (sum, ds, key_tile);
         }
-      __syncthreads ();
+      if (STAGES == 1)
+        __syncthreads ();
     }
   copy_wait<0> ();
   __syncthreads ();

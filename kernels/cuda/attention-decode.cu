@@ -204,6 +204,7 @@ tensor_decode (decode_output o, const bf16 *q, const bf16 *keys, const bf16 *val
   int s = blockIdx.x, per_group = shape.heads / shape.groups, chunks = (per_group + 15) / 16;
   int group = blockIdx.y / chunks, head = group * per_group + blockIdx.y % chunks * 16, split = blockIdx.z;
   int valid = min (16, (group + 1) * per_group - head), warp = threadIdx.x / WARP;
+  wait_for_inputs ();
   int t = batch.query_offsets[s], hi = batch.contexts[s];
   if (batch.query_offsets[s + 1] - t != 1)
     return;
@@ -255,6 +256,7 @@ template <int D>
 __global__ void
 merge_splits (decode_output o, dev_attention shape, dev_batch batch)
 {
+  wait_for_inputs ();
   int t = batch.query_offsets[blockIdx.x];
   if (batch.query_offsets[blockIdx.x + 1] - t != 1)
     return;
@@ -311,10 +313,10 @@ launch (struct dev_context *context, void *out, float *lse, const void *q, const
     o.splits = 1;
   o.partial = (float *) context->workspace;
   dim3 grid (batch->sequences, shape->groups * chunks, o.splits);
-  tensor_decode<D><<<grid, THREADS, bytes, context->stream>>> (o, (const bf16 *) q, (const bf16 *) kv->k,
-                                                               (const bf16 *) kv->v, *shape, *batch);
+  cuda_launch (context, tensor_decode<D>, grid, THREADS, bytes, o, (const bf16 *) q, (const bf16 *) kv->k,
+               (const bf16 *) kv->v, *shape, *batch);
   if (o.splits > 1)
-    merge_splits<D><<<dim3 (batch->sequences, shape->heads), D, 0, context->stream>>> (o, *shape, *batch);
+    cuda_launch (context, merge_splits<D>, dim3 (batch->sequences, shape->heads), D, 0, o, *shape, *batch);
   CUDA_LAUNCHED (context, "attention_forward");
   return true;
 }

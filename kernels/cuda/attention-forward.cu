@@ -19,7 +19,7 @@ template <int D> struct tiling
 {
   static constexpr int blocks = 1;
   static constexpr int rows = WARPS * 16 * blocks;
-  static constexpr int keys = 64;
+  static constexpr int keys = D <= 64 ? 64 : 32;
 };
 
 /* Keys or values of tile `tile` into shared memory; rows at and beyond `keys` become zeros. */
@@ -196,14 +196,13 @@ store_rows (bf16 *out, float *lse, rows<D> &own, bf16 *stage, int64_t first_row,
 }
 
 template <int D>
-__global__ void __launch_bounds__ (THREADS)
+__global__ void __launch_bounds__ (THREADS, D <= 128 ? 4 : 2)
 tensor_forward (bf16 *out, float *lse, const bf16 *q, const bf16 *keys, const bf16 *values, dev_attention shape,
                 dev_batch batch, bool skip_decode)
 {
   constexpr int BM = tiling<D>::rows, BN = tiling<D>::keys, BLOCKS = tiling<D>::blocks;
   extern __shared__ __align__ (16) bf16 shared[];
-  bf16 *query_tile = shared, *key_tile = query_tile + BM * tile_row<D>::stride;
-  bf16 *value_tile = key_tile + BN * tile_row<D>::stride;
+  bf16 *query_tile = shared, *tiles = query_tile + BM * tile_row<D>::stride; // two pairs of keys and values
   int s, tile, head = blockIdx.y, group = head / (shape.heads / shape.groups);
   int row = threadIdx.x / WARP * 16 * BLOCKS; // the warp's first row of the tile
   if (!find_tile<BM> (batch, blockIdx.x, &s, &tile))
@@ -233,39 +232,35 @@ tensor_forward (bf16 *out, float *lse, const bf16 *q, const bf16 *keys, const bf
       int64_t query = first + tile * BM + (r < valid ? r : 0);
       copy_16 (query_tile + r * tile_row<D>::stride + c, q + (query * shape.heads + head) * D + c, r < valid);
     }
-  load_keys<D> (key_tile, keys, batch, s, first, from, context, shape.groups, group);
-  copy_commit ();
+  auto load = [&] (int t) {
+    bf16 *to_tile = tiles + (t - from) % 2 * 2 * BN * tile_row<D>::stride;
+    load_keys<D> (to_tile, keys, batch, s, first, t, context, shape.groups, group);
+    load_keys<D> (to_tile + BN * tile_row<D>::stride, values, batch, s, first, t, context, shape.groups, group);
+    copy_commit ();
+  };
+  load (from);
   int lowest = position + row, highest = lowest + 16 * BLOCKS - 1; // positions of the warp's rows
   for (int t = from; t < to; t++)
     {
       scores<D> weights[BLOCKS];
-      bool seen = row < valid && t * BN <= highest;
-      load_keys<D> (value_tile, values, batch, s, first, t, context, shape.groups, group);
-      copy_commit ();
-      copy_wait<1> ();
-      __syncthreads ();
-      if (seen)
-        multiply_keys<D> (weights, query_tile, key_tile, row);
+      const bf16 *key_tile = tiles + (t - from) % 2 * 2 * BN * tile_row<D>::stride;
+      /* After the barrier this tile is there, and nobody needs the one before it, whose place the next one takes. */
+      copy_wait<0> ();
       __syncthreads ();
       if (t + 1 < to)
-        load_keys<D> (key_tile, keys, batch, s, first, t + 1, context, shape.groups, group);
-      copy_commit ();
-      if (seen)
-        {
-          bool edge = t * BN + BN - 1 > lowest || (shape.window && t * BN <= highest - shape.window);
+        load (t + 1);
+      if (row >= valid || t * BN > highest)
+        continue;
+      multiply_keys<D> (weights, query_tile, key_tile, row);
+      bool edge = t * BN + BN - 1 > lowest || (shape.window && t * BN <= highest - shape.window);
 #pragma unroll
-          for (int m = 0; m < BLOCKS; m++)
-            {
-              if (edge)
-                mask_scores<D> (weights[m], t, lowest + m * 16 + threadIdx.x % WARP / 4, shape.window);
-              soften<D> (weights[m], own[m], scale);
-            }
+      for (int m = 0; m < BLOCKS; m++)
+        {
+          if (edge)
+            mask_scores<D> (weights[m], t, lowest + m * 16 + threadIdx.x % WARP / 4, shape.window);
+          soften<D> (weights[m], own[m], scale);
         }
-      copy_wait<1> ();
-      __syncthreads ();
-      if (seen)
-        multiply_values<D> (own, weights, value_tile);
-      __syncthreads ();
+      multiply_values<D> (own, weights, key_tile + BN * tile_row<D>::stride);
     }
   copy_wait<0> ();
 #pragma unroll
@@ -280,7 +275,7 @@ launch (struct dev_context *context, void *out, float *lse, const void *q, const
         const struct dev_attention *shape, const struct dev_batch *batch, bool skip_decode)
 {
   constexpr int BM = tiling<D>::rows;
-  int bytes = (BM + 2 * tiling<D>::keys) * tile_row<D>::stride * (int) sizeof (bf16);
+  int bytes = (BM + 4 * tiling<D>::keys) * tile_row<D>::stride * (int) sizeof (bf16);
   if (bytes > context->shared_limit
       || cudaFuncSetAttribute (tensor_forward<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) != cudaSuccess)
     return false;

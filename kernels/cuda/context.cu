@@ -184,6 +184,7 @@ open_device (struct dev_context *self, int ordinal, size_t workspace)
   cudaDeviceGetAttribute (&self->multiprocessors, cudaDevAttrMultiProcessorCount, ordinal);
   cudaDeviceGetAttribute (&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, ordinal);
   self->shared_limit = shared;
+  self->overlap = major >= 9;
   if (find_driver ())
     {
       struct cudaDeviceProp properties;

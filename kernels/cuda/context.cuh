@@ -28,6 +28,7 @@ struct dev_context
   int multiprocessors;
   int shared_limit;   // bytes of shared memory that a block may have
   bool virtual_memory;
+  bool overlap; // a kernel may start while the one before it ends
   bool deterministic;
   bool recording;
   cudaStream_t stream;
@@ -77,6 +78,42 @@ static inline bool
 cuda_in_eights (int width, const void *a, const void *b, const void *c)
 {
   return width % 8 == 0 && ((uintptr_t) a | (uintptr_t) b | (uintptr_t) c) % 32 == 0;
+}
+
+template <typename T> struct same_type
+{
+  typedef T type;
+};
+
+/* Launches a kernel that calls wait_for_inputs before it touches what earlier kernels wrote: where the device can, its
+ * blocks start while the kernel before still runs. */
+template <typename... P>
+static inline void
+cuda_launch (struct dev_context *context, void (*kernel) (P...), dim3 grid, dim3 threads, size_t shared,
+             typename same_type<P>::type... args)
+{
+  cudaLaunchAttribute attribute;
+  cudaLaunchConfig_t config = {};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  config.gridDim = grid;
+  config.blockDim = threads;
+  config.dynamicSmemBytes = shared;
+  config.stream = context->stream;
+  config.attrs = &attribute;
+  config.numAttrs = context->overlap ? 1 : 0;
+  cudaLaunchKernelEx (&config, kernel, args...);
+}
+
+/* Lets the next kernel start, and waits until what the kernels before wrote is there. Kernels that write weights are
+ * launched without overlap, so weights may be read before. */
+__device__ __forceinline__ void
+wait_for_inputs ()
+{
+#if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 900
+  asm volatile ("griddepcontrol.launch_dependents;\n" ::: "memory");
+  asm volatile ("griddepcontrol.wait;\n" ::: "memory");
+#endif
 }
 
 /* N elements moved as one. */

@@ -29,18 +29,24 @@ few_rows (C *y, const bf16 *x, const bf16 *w, int m, int rows, int cols)
 {
   int row = blockIdx.x * WARPS + threadIdx.x / WARP, lane = threadIdx.x % WARP, chunks = cols / 8;
   if (row >= rows)
-    return;
+    return; // before it waits: a block that ends counts as one that let the next kernel start
   const uint4 *weights = (const uint4 *) (w + (int64_t) row * cols), *inputs = (const uint4 *) x;
   float sum[M];
 #pragma unroll
   for (int i = 0; i < M; i++)
     sum[i] = 0;
+  /* The first weights are on their way before the inputs are there. */
+  uint4 ahead[AHEAD];
+#pragma unroll
+  for (int k = 0; k < AHEAD; k++)
+    if (lane + k * WARP < chunks)
+      ahead[k] = __ldcs (weights + lane + k * WARP);
+  wait_for_inputs ();
   for (int first = lane; first < chunks; first += WARP * AHEAD)
     {
-      uint4 ahead[AHEAD];
 #pragma unroll
       for (int k = 0; k < AHEAD; k++)
-        if (first + k * WARP < chunks)
+        if (first > lane && first + k * WARP < chunks)
           ahead[k] = __ldcs (weights + first + k * WARP);
 #pragma unroll
       for (int k = 0; k < AHEAD; k++)
@@ -66,11 +72,11 @@ launch (struct dev_context *context, void *y, enum dev_type y_type, const void *
 {
   int blocks = ceil_div (rows, WARPS);
   if (y_type == DEV_F32)
-    few_rows<M, float><<<blocks, WARPS * WARP, 0, context->stream>>> ((float *) y, (const bf16 *) x, (const bf16 *) w, m,
-                                                                      rows, cols);
+    cuda_launch (context, few_rows<M, float>, blocks, WARPS * WARP, 0, (float *) y, (const bf16 *) x, (const bf16 *) w, m,
+                 rows, cols);
   else
-    few_rows<M, bf16><<<blocks, WARPS * WARP, 0, context->stream>>> ((bf16 *) y, (const bf16 *) x, (const bf16 *) w, m,
-                                                                     rows, cols);
+    cuda_launch (context, few_rows<M, bf16>, blocks, WARPS * WARP, 0, (bf16 *) y, (const bf16 *) x, (const bf16 *) w, m,
+                 rows, cols);
   CUDA_LAUNCHED (context, "a product of few rows");
 }
 

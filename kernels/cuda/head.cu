@@ -106,6 +106,7 @@ row_parts (part *parts, const float *logits, int vocabulary, int stride, float i
   __shared__ int banned_ids[MOST_FORBIDDEN];
   int row = blockIdx.y, start = blockIdx.x * PART, end = min (start + PART, vocabulary);
   int banned = 0;
+  wait_for_inputs ();
   if (CHOICE != CHOICE_NONE && s.ban && s.ban[first + row])
     banned = s.n_forbidden;
   for (int i = threadIdx.x; i < banned; i += THREADS)
@@ -185,6 +186,7 @@ finish_rows (float *logp, float *entropy, float *lse, int32_t *targets, const pa
              const float *logits, int stride, float inverse_temperature, int rows, bool choose)
 {
   int row = blockIdx.x * blockDim.x + threadIdx.x;
+  wait_for_inputs ();
   if (row >= rows)
     return;
   part total = parts[(int64_t) row * n_parts];
@@ -410,14 +412,13 @@ cuda_head_sample (struct dev_context *context, int32_t *tokens, float *logp, con
       dim3 grid (c.n_parts, count);
       chunk_logits (context, c.logits, h, w, first, count, type);
       if (greedy)
-        row_parts<CHOICE_GREEDY><<<grid, THREADS, 0, context->stream>>> (c.parts, c.logits, w->rows, w->rows, inverse, s,
-                                                                         first);
+        cuda_launch (context, row_parts<CHOICE_GREEDY>, grid, THREADS, 0, c.parts, c.logits, w->rows, w->rows, inverse, s,
+                     first);
       else
-        row_parts<CHOICE_GUMBEL><<<grid, THREADS, 0, context->stream>>> (c.parts, c.logits, w->rows, w->rows, inverse, s,
-                                                                         first);
-      finish_rows<<<ceil_div (count, 64), 64, 0, context->stream>>> (logp + first, NULL, NULL, tokens + first, c.parts,
-                                                                     c.n_parts, c.logits, w->rows, inverse, count,
-                                                                     true);
+        cuda_launch (context, row_parts<CHOICE_GUMBEL>, grid, THREADS, 0, c.parts, c.logits, w->rows, w->rows, inverse, s,
+                     first);
+      cuda_launch (context, finish_rows, ceil_div (count, 64), 64, 0, logp + first, NULL, NULL, tokens + first, c.parts,
+                   c.n_parts, c.logits, w->rows, inverse, count, true);
       CUDA_LAUNCHED (context, "head_sample");
     }
 }

@@ -13,6 +13,7 @@ add_norm_forward (float *sum, T *out, float *rstd, const float *x, const T *delt
   __shared__ float shared[WARP];
   int64_t row = (int64_t) blockIdx.x * width;
   float value[PER][N], squares = 0;
+  wait_for_inputs ();
 #pragma unroll
   for (int p = 0; p < PER; p++)
     {
@@ -159,8 +160,8 @@ forward (struct dev_context *context, float *sum, void *out, float *rstd, const 
   int threads, per;
   if (!choose (context, width, N, &threads, &per))
     return;
-  WITH_PER (per, (add_norm_forward<T, N, PER><<<t, threads, 0, context->stream>>> (
-                     sum, (T *) out, rstd, x, (const T *) delta, (const T *) weight, eps, width)));
+  WITH_PER (per, (cuda_launch (context, add_norm_forward<T, N, PER>, t, threads, 0, sum, (T *) out, rstd, x,
+                               (const T *) delta, (const T *) weight, eps, width)));
   CUDA_LAUNCHED (context, "add_norm_forward");
 }
 

@@ -299,6 +299,7 @@ wide_forward (T *q, T *keys, T *values, const T *raw, dev_qkv qkv, dev_attention
   int heads = shape.heads, groups = shape.groups, size = shape.head_size, half = size / 2, lanes = half / 8;
   int all = heads + 2 * groups, i = threadIdx.x % lanes * 8;
   int64_t task = ((int64_t) blockIdx.x * blockDim.x + threadIdx.x) / lanes;
+  wait_for_inputs ();
   /* Threads beyond the last head stay for the sums over lanes. */
   bool inside = task < (int64_t) batch.tokens * all;
   task = inside ? task : 0;
@@ -470,8 +471,8 @@ cuda_qkv_forward (struct dev_context *context, void *q, const struct dev_kv *kv,
   if (is_wide (shape))
     {
       int lanes = shape->head_size / 16;
-      WITH_TYPE (type, (wide_forward<T><<<ceil_div (tasks * lanes, WIDE_THREADS), WIDE_THREADS, 0, context->stream>>> (
-                           (T *) q, (T *) kv->k, (T *) kv->v, (const T *) raw, *qkv, *shape, *batch)));
+      WITH_TYPE (type, (cuda_launch (context, wide_forward<T>, ceil_div (tasks * lanes, WIDE_THREADS), WIDE_THREADS, 0, (T *) q,
+                                    (T *) kv->k, (T *) kv->v, (const T *) raw, *qkv, *shape, *batch)));
     }
   else if (shape->head_size % 4 == 0)
     WITH_TYPE (type, (qkv_forward<T, 2><<<blocks, threads, 0, context->stream>>> (

@@ -17,6 +17,7 @@ __global__ void
 swiglu_forward (T *act, const T *gate_up, int64_t chunks, int width)
 {
   int64_t i = ((int64_t) blockIdx.x * blockDim.x + threadIdx.x);
+  wait_for_inputs ();
   if (i >= chunks)
     return;
   int64_t row = i * N / width, column = i * N % width;
@@ -60,8 +61,8 @@ cuda_swiglu_forward (struct dev_context *context, void *act, const void *gate_up
   if (!cuda_enter (context) || n <= 0)
     return;
   if (cuda_in_eights (width, act, gate_up, NULL))
-    WITH_TYPE (type, (swiglu_forward<T, 8><<<ceil_div (n / 8, THREADS), THREADS, 0, context->stream>>> (
-                         (T *) act, (const T *) gate_up, n / 8, width)));
+    WITH_TYPE (type, (cuda_launch (context, swiglu_forward<T, 8>, ceil_div (n / 8, THREADS), THREADS, 0, (T *) act,
+                                  (const T *) gate_up, n / 8, width)));
   else
     WITH_TYPE (type, (swiglu_forward<T, 1><<<ceil_div (n, THREADS), THREADS, 0, context->stream>>> (
                          (T *) act, (const T *) gate_up, n, width)));
