@@ -15,12 +15,12 @@ static const char *const fixtures[]
     = { "llama", "llama-reward", "llama3-rope-tied", "mistral-sliding", "qwen2", "qwen3" };
 
 static void
-test_models (Engine *engine, gconstpointer data)
+verify_models (Engine *engine, const char *device)
 {
   for (gsize i = 0; i < G_N_ELEMENTS (fixtures); i++)
     {
       int compared = 0, of = 0, comparisons = 0, failed = -1;
-      if (engine_call (engine, "verify model $FIXTURES/models/%s -q", fixtures[i]) != 0)
+      if (engine_call (engine, "verify model $FIXTURES/models/%s -q --device %s", fixtures[i], device) != 0)
         g_error ("%s: %s%s", fixtures[i], engine->out, engine->err);
       const char *line = strstr (engine->out, "compared ");
       g_assert_nonnull (line);
@@ -31,6 +31,23 @@ test_models (Engine *engine, gconstpointer data)
       g_assert_cmpint (comparisons, >, 5);
       g_assert_cmpint (failed, ==, 0);
     }
+}
+
+static void
+test_models (Engine *engine, gconstpointer data)
+{
+  verify_models (engine, "cpu");
+}
+
+/* The same values on the first GPU. */
+static void
+test_models_gpu (Engine *engine, gconstpointer data)
+{
+  g_assert_cmpint (engine_call (engine, "devices"), ==, 0);
+  if (strstr (engine->out, "cuda:0 "))
+    verify_models (engine, "cuda:0");
+  else
+    g_test_skip (engine->out);
 }
 
 /* Verifies a copy of a model whose expected values are spoiled at one key. */
@@ -207,6 +224,7 @@ main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
   ENGINE_TEST ("/verify/models", test_models);
+  ENGINE_TEST ("/verify/models-gpu", test_models_gpu);
   ENGINE_TEST ("/verify/spoiled", test_spoiled);
   ENGINE_TEST ("/verify/every-key", test_every_key);
   ENGINE_TEST ("/verify/every-reward-key", test_every_reward_key);
