@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "engine/core/metrics.h"
+#include "engine/core/stop-rules.h"
 #include "engine/core/spec-private.h"
 
 static void G_GNUC_PRINTF (5, 6) report (PlumbSpec *spec,
@@ -95,6 +97,34 @@ check_schedule (PlumbSpec *spec, GPtrArray *problems)
   if (evaluate > 0 && is_missing (spec, "data.eval"))
     report (spec, problems, "data.eval", "name held-out data, or set eval.every = off",
             "eval.every is set, but there is nothing to evaluate on");
+}
+
+static void
+check_ending (PlumbSpec *spec, GPtrArray *problems)
+{
+  g_auto (GStrv) rules = plumb_spec_get_list (spec, "schedule.stop_if");
+  const char *at = plumb_spec_get_text (spec, "schedule.stop_at");
+  const char *best = plumb_spec_get_text (spec, "checkpoint.best_metric");
+  g_autoptr (GError) error = NULL;
+  gint64 when;
+
+  for (gsize i = 0; rules[i] != NULL; i++)
+    {
+      PlumbStopRule *rule = plumb_stop_rule_parse (rules[i], &error);
+
+      g_clear_pointer (&rule, plumb_stop_rule_free);
+      if (error != NULL)
+        report (spec, problems, "schedule.stop_if", "write: metric > number for steps", "%s",
+                error->message);
+      g_clear_error (&error);
+    }
+  if (at != NULL && *at != '\0' && !g_str_equal (at, "off")
+      && !plumb_stop_time_parse (at, 0, &when, &error))
+    report (spec, problems, "schedule.stop_at", "write a time of day, or a date with one", "%s",
+            error->message);
+  if (best != NULL && !plumb_spec_is_auto (spec, "checkpoint.best_metric") && plumb_metric_find (best) == NULL)
+    report (spec, problems, "checkpoint.best_metric", "name a metric, like eval/test/pass1",
+            "there is no metric %s", best);
 }
 
 static gboolean
@@ -236,4 +266,5 @@ plumb_spec_validate (PlumbSpec *spec, GPtrArray *problems)
   if (PLUMB_IS_ON (plumb_spec_algorithm (spec), PLUMB_ON_REWARDED))
     check_reward (spec, problems);
   check_schedule (spec, problems);
+  check_ending (spec, problems);
 }

@@ -33,7 +33,7 @@ typedef struct
   gint64 *value;
 } PositionField;
 
-#define N_POSITION 11
+#define N_POSITION 12
 
 static void
 position_fields (PlumbPosition *p, PositionField fields[N_POSITION])
@@ -43,6 +43,7 @@ position_fields (PlumbPosition *p, PositionField fields[N_POSITION])
     { "ordinal", &p->ordinal }, { "tokens", &p->tokens },           { "samples", &p->samples },
     { "epoch", (gint64 *) &p->epoch }, { "row", (gint64 *) &p->row },
     { "critic_updates", &p->critic_updates }, { "round", &p->round }, { "bad_steps", &p->bad_steps },
+    { "best_step", &p->best_step },
   };
   for (int i = 0; i < N_POSITION; i++)
     fields[i] = all[i];
@@ -81,6 +82,8 @@ write_position (PlumbRun *run, const char *dir, GError **error)
                                  position.stage == PLUMB_STAGE_ONLINE ? "online" : "supervised");
   json_builder_set_member_name (builder, "pass1");
   json_builder_add_double_value (builder, position.pass1);
+  json_builder_set_member_name (builder, "best_value");
+  json_builder_add_double_value (builder, position.best_value);
   json_builder_set_member_name (builder, "kl_coefficient");
   json_builder_add_double_value (builder, position.kl_coefficient);
   json_builder_set_member_name (builder, "seed");
@@ -145,6 +148,8 @@ rotate (PlumbRun *run, GError **error)
   g_autoptr (GArray) steps = list_checkpoints (run->dir);
   for (guint i = 0; i + keep < steps->len; i++)
     {
+      if (g_array_index (steps, gint64, i) == run->position.best_step)
+        continue;
       g_autofree char *path = plumb_run_checkpoint_path (run->dir, g_array_index (steps, gint64, i));
       if (!plumb_remove_tree (path, error))
         return FALSE;
@@ -170,6 +175,7 @@ plumb_run_save_checkpoint (PlumbRun *run, GError **error)
   if (g_file_test (path, G_FILE_TEST_EXISTS))
     return TRUE; /* this step is saved already */
   plumb_run_begin_phase (run, "checkpoint");
+  plumb_run_note_best (run, run->position.step);
   if (!plumb_remove_tree (aside, error))
     return FALSE;
   if (g_mkdir_with_parents (aside, 0755) != 0)
@@ -245,6 +251,7 @@ read_position (PlumbRun *run, const char *dir, GError **error)
   const char *stage = json_object_get_string_member_with_default (object, "stage", "");
   position.stage = g_str_equal (stage, "online") ? PLUMB_STAGE_ONLINE : PLUMB_STAGE_SUPERVISED;
   position.pass1 = json_object_get_double_member_with_default (object, "pass1", -1);
+  position.best_value = json_object_get_double_member_with_default (object, "best_value", 0);
   position.kl_coefficient
       = json_object_get_double_member_with_default (object, "kl_coefficient", run->position.kl_coefficient);
   gint64 seed = json_object_get_int_member_with_default (object, "seed", -1);

@@ -16,7 +16,14 @@
 void
 plumb_run_point (PlumbRun *run, const char *metric, double value)
 {
+  PlumbLatest now = { value, run->position.step }, *latest = g_hash_table_lookup (run->latest, metric);
   plumb_telemetry_point (run->telemetry, metric, run->position.step, value);
+  plumb_diagnosis_see (run->diagnosis, metric, value);
+  plumb_run_see_metric (run, metric, value);
+  if (latest)
+    *latest = now;
+  else
+    g_hash_table_insert (run->latest, g_strdup (metric), g_memdup2 (&now, sizeof now));
 }
 
 static int

@@ -9,6 +9,7 @@
 #include "engine/core/telemetry.h"
 #include "engine/reward/reward.h"
 #include "engine/run/crew.h"
+#include "engine/run/diagnosis.h"
 #include "engine/run/progress.h"
 #include "engine/run/recipe.h"
 #include "engine/run/settings.h"
@@ -39,6 +40,8 @@ typedef struct
   gint64 round;             /* of iterative DPO */
   gint64 bad_steps;         /* updates in a row without a finite gradient */
   double kl_coefficient;    /* in force: it may adapt */
+  gint64 best_step;         /* of the best checkpoint; 0: none yet */
+  double best_value;
 } PlumbPosition;
 
 /* A prompt whose answers are shown before and after. */
@@ -46,6 +49,13 @@ typedef struct
 {
   char *prompt, *answer, *before, *after;
 } PlumbShowpiece;
+
+/* The last value of a metric, and the step that it belongs to. */
+typedef struct
+{
+  double value;
+  gint64 step;
+} PlumbLatest;
 
 typedef struct _PlumbRun PlumbRun;
 
@@ -70,6 +80,12 @@ struct _PlumbRun
   guint64 memory_planned;
   double reward_mean, reward_deviation;     /* of the reward model, for reward.normalize; 0, 1 */
   GPtrArray *showpieces;                    /* of PlumbShowpiece */
+  /* ending */
+  GPtrArray *stop_rules;                    /* of PlumbStopRule */
+  gint64 deadline;                          /* seconds since 1970; G_MAXINT64: none */
+  gboolean fulfilled;                       /* a condition of schedule.stop_if */
+  PlumbDiagnosis *diagnosis;
+  GHashTable *latest;                       /* metric -> PlumbLatest: the last values */
   /* keeper */
   gint64 last_state;                        /* monotonic, microseconds */
   char *phase;
@@ -143,6 +159,14 @@ plumb_run_is_warmup (PlumbRun *run)
 {
   return run->position.stage == PLUMB_STAGE_SUPERVISED && run->recipe->online;
 }
+
+/* ending.c: conditions and times that end a run early. */
+gboolean plumb_run_open_ending (PlumbRun *run, GError **error);
+void plumb_run_see_metric (PlumbRun *run, const char *metric, double value);
+gboolean plumb_run_is_out_of_time (PlumbRun *run);
+
+/* best.c: the best checkpoint, which rotation keeps. */
+void plumb_run_note_best (PlumbRun *run, gint64 step);
 
 /* probe.c: what the worker computes for a batch without training on it. */
 /* Log-probs (N) at a temperature, and entropies (N; NULL: not wanted), by the policy or the reference. */

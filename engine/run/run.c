@@ -214,6 +214,19 @@ save_checkpoint (PlumbRun *run, GError **error)
              || export_model (run, error));
 }
 
+/* Ways of failing that the metrics show, each told once while it lasts. */
+static void
+tell_findings (PlumbRun *run)
+{
+  for (const PlumbFinding *finding; (finding = plumb_diagnosis_next (run->diagnosis));)
+    {
+      plumb_telemetry_event (run->telemetry, PLUMB_EVENT_WARNING, finding->kind, run->position.step, "%s; %s",
+                             finding->message, finding->remedy);
+      plumb_progress_say (run->progress, "step %" G_GINT64_FORMAT ": %s\n  try: %s", run->position.step,
+                          finding->message, finding->remedy);
+    }
+}
+
 static gboolean
 after_step (PlumbRun *run, GError **error)
 {
@@ -230,6 +243,7 @@ after_step (PlumbRun *run, GError **error)
   if ((over || (every > 0 && run->position.step % every == 0)) && !save_checkpoint (run, error))
     return FALSE;
   check_telemetry (run);
+  tell_findings (run);
   show_progress (run, FALSE);
   return TRUE;
 }
@@ -240,8 +254,8 @@ loop (PlumbRun *run, gboolean *stopped, GError **error)
   *stopped = FALSE;
   while (!is_finished (run))
     {
-      *stopped = plumb_run_should_stop (run);
-      if (*stopped)
+      *stopped = plumb_run_should_stop (run) || plumb_run_is_out_of_time (run);
+      if (*stopped || run->fulfilled)
         break;
       gboolean ok = run->position.stage == PLUMB_STAGE_ONLINE ? plumb_run_online_step (run, error)
                                                               : plumb_run_supervised_step (run, error);
@@ -348,7 +362,7 @@ take_inputs (PlumbRun *run, PlumbRunInputs *in)
 static gboolean
 begin (PlumbRun *run, PlumbRunInputs *in, gint64 from_step, GError **error)
 {
-  if (!plumb_run_inputs_open (in, run->spec, run->dir, error))
+  if (!plumb_run_open_ending (run, error) || !plumb_run_inputs_open (in, run->spec, run->dir, error))
     return FALSE;
   take_inputs (run, in);
   g_free (run->status->name);
@@ -398,6 +412,8 @@ run_new (PlumbSpec *spec, const char *dir, gboolean detached)
   run->progress = plumb_progress_new (detached ? NULL : log);
   run->showpieces = g_ptr_array_new_with_free_func (showpiece_free);
   run->phase_seconds = g_array_new (FALSE, FALSE, sizeof (double));
+  run->diagnosis = plumb_diagnosis_new ();
+  run->latest = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free);
   return run;
 }
 
@@ -410,6 +426,9 @@ run_free (PlumbRun *run)
   plumb_progress_free (run->progress);
   g_ptr_array_unref (run->showpieces);
   g_array_unref (run->phase_seconds);
+  g_clear_pointer (&run->stop_rules, g_ptr_array_unref);
+  plumb_diagnosis_free (run->diagnosis);
+  g_hash_table_unref (run->latest);
   g_free (run->phase);
   g_free (run->dir);
   if (run->lock >= 0)

@@ -208,6 +208,41 @@ test_interrupt_twice (Engine *engine, gconstpointer data)
   assert_has (engine->out, "nterrupted");
 }
 
+/* A condition ends the run as if it had been the last step; a time that has come stops it so that it can go on. */
+static void
+test_early (Engine *engine, gconstpointer data)
+{
+  if (engine_call (engine, "run $SPECS/grpo.spec --run-dir early --set 'schedule.stop_if=reward/mean > -1 for 2'") != 0)
+    g_error ("%s%s", engine->out, engine->err);
+  g_autoptr (GArray) rewards = engine_series (engine, "early", "reward/mean");
+  g_assert_cmpuint (rewards->len, ==, 2);
+  g_assert_cmpint (engine_shell (engine, "test -f early/export/step-000002/model.safetensors"), ==, 0);
+  g_assert_cmpint (engine_call (engine, "status early --json"), ==, 0);
+  assert_has (engine->out, "finished");
+  g_assert_cmpint (engine_call (engine, "run $SPECS/grpo.spec --run-dir x --set 'schedule.stop_if=reward/maen > 1'"), ==, 3);
+  assert_has (engine->err, "reward/mean");
+  g_assert_cmpint (engine_call (engine, "run $SPECS/grpo.spec --run-dir late --set schedule.max_hours=1e-9"), ==, 0);
+  g_assert_cmpint (engine_call (engine, "status late --json"), ==, 0);
+  assert_has (engine->out, "stopped");
+}
+
+/* The best checkpoint by its metric survives the rotation. */
+static void
+test_best (Engine *engine, gconstpointer data)
+{
+  if (engine_call (engine, "run $SPECS/sft.spec --run-dir best --set checkpoint.keep=1 "
+                           "--set checkpoint.best_metric=progress/tokens --set schedule.steps=5") != 0)
+    g_error ("%s%s", engine->out, engine->err);
+  g_autofree char *text = engine_read (engine, "best/checkpoints/best.json");
+  assert_has (text, "progress/tokens");
+  if (engine_call (engine, "run $SPECS/sft.spec --run-dir first --set checkpoint.keep=1 "
+                           "--set checkpoint.best_metric=policy/learning_rate --set schedule.steps=5") != 0)
+    g_error ("%s%s", engine->out, engine->err);
+  g_assert_cmpint (engine_shell (engine, "test $(ls -d first/checkpoints/step-* | wc -l) -eq 2 && "
+                                         "step=$(sed 's/.*step\": \\([0-9]*\\).*/\\1/' first/checkpoints/best.json) && "
+                                         "test -d first/checkpoints/step-00000$step"), ==, 0);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -221,5 +256,7 @@ main (int argc, char **argv)
   ENGINE_TEST ("/stop/resume/refused", test_resume_refused);
   ENGINE_TEST ("/stop/detached", test_detached);
   ENGINE_TEST ("/stop/detached/refused", test_detached_refused);
+  ENGINE_TEST ("/stop/early", test_early);
+  ENGINE_TEST ("/stop/best", test_best);
   return g_test_run ();
 }
