@@ -54,7 +54,8 @@ describe (PlumbBuffers *b, gsize bytes, void *device_pointer)
 static void *
 describe_copy (PlumbBuffers *b, const void *from, gsize bytes, void *device_pointer)
 {
-  return memcpy (describe (b, bytes, device_pointer), from, bytes);
+  void *host = describe (b, bytes, device_pointer);
+  return bytes > 0 ? memcpy (host, from, bytes) : host;
 }
 
 /* Sends the description in one piece. */
