@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/reward/answer-text.h"
+#include "engine/reward/expression.h"
 #include "engine/reward/functions.h"
 #include "engine/reward/rational.h"
 
@@ -301,17 +302,43 @@ equal_numbers (const Number *a, const Number *b)
   return a->percent ? equal_share (a, b) : equal_share (b, a);
 }
 
+/* Yes and yes, True and true: these words have no case. */
+static gboolean
+same_verdict (const char *reference, const char *answer)
+{
+  static const char *const words[] = { "yes", "no", "true", "false" };
+
+  for (gsize i = 0; i < G_N_ELEMENTS (words); i++)
+    {
+      g_autofree char *a = g_ascii_strdown (reference, -1), *b = g_ascii_strdown (answer, -1);
+
+      if (plumb_answer_same_text (words[i], a))
+        return plumb_answer_same_text (words[i], b);
+    }
+  return FALSE;
+}
+
+static gboolean
+same_form (const char *reference, const char *answer)
+{
+  g_autofree char *right = plumb_expression_normal (reference);
+  g_autofree char *given = right != NULL ? plumb_expression_normal (answer) : NULL;
+
+  return given != NULL && g_str_equal (right, given);
+}
+
 /* A stated answer against the reference, both cleaned. */
 static gboolean
 same_answer (const char *reference, const char *answer)
 {
   Number right = { 0 }, given = { 0 };
-  gboolean same;
+  gboolean same, numbers;
 
   if (plumb_answer_same_text (reference, answer))
     return TRUE;
-  same = read_number (reference, &right) && read_number (answer, &given)
-         && equal_numbers (&right, &given);
+  numbers = read_number (reference, &right) && read_number (answer, &given);
+  same = numbers ? equal_numbers (&right, &given)
+                 : same_verdict (reference, answer) || same_form (reference, answer);
   plumb_rational_clear (&right.value);
   plumb_rational_clear (&given.value);
   return same;
