@@ -148,6 +148,8 @@ static const struct
 static gsize
 replacement_at (const char *text, const char **to)
 {
+  if (strchr ("\\^~*\xc2\xe2", *text) == NULL) /* what they begin with */
+    return 0;
   for (gsize i = 0; i < G_N_ELEMENTS (replacements); i++)
     if (g_str_has_prefix (text, replacements[i].from))
       {

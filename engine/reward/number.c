@@ -159,6 +159,28 @@ is_connector (const char *word, gsize length)
 /* Letters that are units of their own; others alone are variables. */
 #define UNIT_LETTERS "msghlLNJVWAKCF"
 
+/* Units that may stand close behind a number: "5cm", but 2ab is a product. */
+static gboolean
+is_close_unit (const char *word, gsize length)
+{
+  static const char *const units[]
+      = { "cm",  "mm",  "km", "kg", "mg", "ml", "mL", "ft", "lb",  "lbs", "oz",  "hr", "hrs",
+          "min", "sec", "ms", "Hz", "kW", "mi", "in", "yd", "mph", "am",  "pm",  "AM", "PM",
+          "rad", "th",  "st", "nd", "rd", "GB", "MB", "dm", "gal", "deg", "kWh", "cents" };
+
+  for (gsize i = 0; i < G_N_ELEMENTS (units); i++)
+    if (strlen (units[i]) == length && strncmp (units[i], word, length) == 0)
+      return TRUE;
+  return length > 4; /* a word */
+}
+
+/* Is one letter a unit, or the "a" of "5 cups a day"? */
+static gboolean
+is_unit_letter (char letter, gboolean words)
+{
+  return strchr (UNIT_LETTERS, letter) != NULL || (words && letter == 'a');
+}
+
 /* The exponent of a unit: ^2, ^{2}, or a raised digit. Returns its end; `c` when there is none. */
 static const char *
 skip_exponent (const char *c)
@@ -201,7 +223,8 @@ is_unit (const char *text, gboolean *percent)
       length = c - start;
       /* 2x and 2 x are products, but 5\text{m} and 5 m have a unit. */
       if (length == 0 || is_connector (start, length)
-          || (length == 1 && !words && (start == text || strchr (UNIT_LETTERS, *start) == NULL)))
+          || (length == 1 && ((!words && start == text) || !is_unit_letter (*start, words)))
+          || (!words && start == text && !is_close_unit (start, length)))
         return FALSE;
       words = TRUE;
     }
