@@ -51,9 +51,9 @@ static const char *const algorithm_choices[]
         "grpo", "dr_grpo", "remax", "opo", "rejection_sampling", "iterative_dpo", "distill", NULL };
 G_STATIC_ASSERT (G_N_ELEMENTS (algorithm_choices) == PLUMB_N_ALGORITHMS + 1);
 static const char *const precision_choices[] = { "bf16", "fp32", NULL };
-static const char *const format_choices[] = { "auto", "prompts", "instruction", "preference", "feedback", NULL };
+static const char *const format_choices[] = { "auto", "prompts", "instruction", "messages", "preference", "feedback", NULL };
 static const char *const overlong_choices[] = { "drop", "truncate_left", "truncate_right", NULL };
-static const char *const train_on_choices[] = { "response", "all", NULL };
+static const char *const train_on_choices[] = { "response", "all", "last_turn", NULL };
 static const char *const normalize_choices[] = { "none", "mean", "mean_std", NULL };
 static const char *const aggregate_choices[] = { "token", "sequence", "constant", NULL };
 static const char *const estimator_choices[] = { "k1", "k2", "k3", NULL };
@@ -148,6 +148,9 @@ static const PlumbField fields[] = {
   { "model.max_length", N_("Longest sequence"), INTEGER, N_("tokens"), "2048", 2, 1 << 24, NULL,
     N_("Prompt and response together, at most the model's context."),
     BASIC, ALL, SPIN, 0, "--data.max_len" },
+  { "model.chat_template", N_("Chat template"), PATH, NULL, NULL, 0, 4096, NULL,
+    N_("A Jinja file, or the folder of a model that has one. Unset: the model's own."),
+    EXPERT, ALL, PLUMB_WIDGET_FILE, 0, "--data.tokenizer_chat_template" },
   { "model.new.width", N_("New model: width"), INTEGER, NULL, NULL, 8, 65536, NULL,
     N_("Makes a model from nothing, with a byte tokenizer, instead of loading one."),
     EXPERT, ALL, SPIN, 0, NULL },
@@ -174,7 +177,7 @@ static const PlumbField fields[] = {
     N_("Files that are never trained on."),
     BASIC, ALL, FILES, 0, "--eval.dataset" },
   { "data.format", N_("Format"), CHOICE, NULL, "auto", 0, 0, format_choices,
-    N_("What a row is: prompts (with answers), instructions with responses, pairs of answers, or answers with a label."),
+    N_("What a row is: prompts (with answers), instructions with responses, conversations, pairs of answers, or answers with a label."),
     MORE, ALL, COMBO, 0, NULL },
   { "data.prompt_key", N_("Prompt key"), TEXT, NULL, NULL, 1, 256, NULL,
     N_("Key of the prompt in a row. Unset: guessed."),
@@ -185,6 +188,9 @@ static const PlumbField fields[] = {
   { "data.response_key", N_("Response key"), TEXT, NULL, NULL, 1, 256, NULL,
     N_("Key of the response that is trained on. Unset: guessed."),
     MORE, ALL, ENTRY, 0, "--data.output_key" },
+  { "data.messages_key", N_("Messages key"), TEXT, NULL, NULL, 1, 256, NULL,
+    N_("Key of a conversation: messages with role and content. Unset: guessed."),
+    MORE, ALL, ENTRY, 0, "--data.input_key" },
   { "data.chosen_key", N_("Chosen key"), TEXT, NULL, NULL, 1, 256, NULL,
     N_("Key of the better answer of a pair. Unset: guessed."),
     MORE, PAIRS, ENTRY, 0, "--data.chosen_key" },
@@ -198,8 +204,11 @@ static const PlumbField fields[] = {
     N_("Key that says whether an answer was liked: true or false, 1 or 0. Unset: guessed."),
     MORE, PLUMB_ON_KTO, ENTRY, 0, "--data.label_key" },
   { "data.prompt_template", N_("Prompt template"), TEXT, NULL, NULL, 0, TEXT_LENGTH, NULL,
-    N_("Text around {prompt}, for base models: \"Question: {prompt}\\nAnswer:\". Unset: the prompt alone."),
+    N_("Text around {prompt}, for base models: \"Question: {prompt}\\nAnswer:\". Unset: the model's chat template, else the prompt alone."),
     MORE, ALL, LINES, 0, "--data.input_template" },
+  { "data.system", N_("System message"), TEXT, NULL, NULL, 0, TEXT_LENGTH, NULL,
+    N_("What the system says first, in conversations that say nothing of the kind themselves."),
+    MORE, ALL, LINES, 0, NULL },
   { "data.max_samples", N_("Most rows"), INTEGER, N_("rows"), NULL, 1, ANY_INTEGER, NULL,
     N_("Uses only the first rows. Unset: all."),
     MORE, ALL, SPIN, 0, "--data.max_samples" },
@@ -213,7 +222,7 @@ static const PlumbField fields[] = {
     N_("A new order for each pass over the data, following from the seed."),
     MORE, ALL, SWITCH, 0, NULL },
   { "data.train_on", N_("Train on"), CHOICE, NULL, "response", 0, 0, train_on_choices,
-    N_("Which tokens are trained: those of the response, or the prompt too."),
+    N_("Which tokens are trained: all that the assistant says, everything, or the last answer alone."),
     MORE, SFT, COMBO, 0, "--model.pretrain_mode_enable" },
 
   { "algorithm.gamma", N_("Discount"), REAL, NULL, "1", 0, 1, NULL,

@@ -120,13 +120,29 @@ open_data (PlumbRunInputs *in, const char *key, PlumbDataPurpose purpose, GError
     return NULL;
   plumb_data_options_from_spec (&options, in->spec, key, purpose);
   options.keys.need_answer = purpose != PLUMB_DATA_WARMUP && in->reward && plumb_reward_needs_answer (in->reward);
+  options.chat = in->chat;
   return plumb_data_set_open (&options, in->tokenizer, in->reports, error);
+}
+
+/* The chat template that the spec names, or the model's. */
+static gboolean
+open_chat (PlumbRunInputs *in, GError **error)
+{
+  const char *path = plumb_spec_get_text (in->spec, "model.chat_template");
+  if (!path)
+    return plumb_template_find (in->start_model, &in->chat, error);
+  in->chat = plumb_template_load (path, error);
+  if (!in->chat)
+    g_prefix_error (error, "model.chat_template: ");
+  return in->chat != NULL;
 }
 
 static gboolean
 open_all_data (PlumbRunInputs *in, GError **error)
 {
   gboolean online = plumb_recipe (plumb_spec_algorithm (in->spec))->online;
+  if (!open_chat (in, error))
+    return FALSE;
   in->train = open_data (in, "data.train", PLUMB_DATA_TRAIN, error);
   if (!in->train)
     return FALSE;
@@ -217,6 +233,7 @@ plumb_run_inputs_clear (PlumbRunInputs *in)
 {
   g_clear_pointer (&in->start_model, g_free);
   g_clear_pointer (&in->tokenizer, plumb_tokenizer_unref);
+  g_clear_pointer (&in->chat, plumb_template_unref);
   g_clear_pointer (&in->stop_ids, g_array_unref);
   g_clear_pointer (&in->train, plumb_data_set_unref);
   g_clear_pointer (&in->eval, plumb_data_set_unref);

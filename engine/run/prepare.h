@@ -11,6 +11,7 @@ typedef struct
   PlumbSpec *spec; /* borrowed */
   char *start_model;
   PlumbTokenizer *tokenizer;
+  PlumbTemplate *chat; /* NULL: the model has none */
   GArray *stop_ids; /* gint32 */
   PlumbDataSet *train, *eval, *warmup; /* NULL: none */
   PlumbReward *reward;                 /* NULL: offline */

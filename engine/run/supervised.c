@@ -30,9 +30,11 @@ trains_on_pairs (PlumbRun *run)
   return run->recipe->pairs && !run->recipe->online;
 }
 
-/* Appends a prompt with an answer to an experience whose arrays have room; the answer's tokens count, or all. */
+/* Appends a prompt with an answer to an experience whose arrays have room; those tokens of the answer count that
+ * are trained (NULL: each), or all. */
 static void
-append_sequence (struct plumb_experience *e, int s, const PlumbDataRow *row, const GArray *answer, gboolean all)
+append_sequence (struct plumb_experience *e, int s, const PlumbDataRow *row, const GArray *answer,
+                 const GArray *trained, gboolean all)
 {
   gsize prompt = row->prompt_ids->len, response = length_of (answer);
   gint32 *to = e->ids + e->offsets[s];
@@ -41,35 +43,46 @@ append_sequence (struct plumb_experience *e, int s, const PlumbDataRow *row, con
     memcpy (to + prompt, answer->data, response * sizeof (gint32));
   e->offsets[s + 1] = e->offsets[s] + (int) (prompt + response);
   for (gsize t = all ? 1 : MAX (1, prompt); t < prompt + response; t++)
-    e->mask[e->offsets[s] + t] = 1;
+    e->mask[e->offsets[s] + t] = all || !trained || g_array_index (trained, guint8, t - prompt);
   e->margin[s] = row->margin;
   e->desirable[s] = row->liked;
   e->scored[s] = 1;
   e->group[s] = s;
 }
 
-/* Rows as sequences: one each, or the chosen and the rejected answer of each. */
+/* Sequences of a row, and their tokens. */
+static int
+count_sequences (const PlumbDataRow *row, gboolean pairs, int *tokens)
+{
+  int n = 0;
+  for (; row; row = row->next)
+    {
+      *tokens += (int) (row->prompt_ids->len + length_of (row->response_ids));
+      *tokens += pairs ? (int) (row->prompt_ids->len + length_of (row->rejected_ids)) : 0;
+      n += pairs ? 2 : 1;
+    }
+  return n;
+}
+
+/* Rows as sequences: one each, or one per turn where the template rewrites history, or the chosen and the rejected
+ * answer. */
 static struct plumb_experience *
 experience_of_rows (PlumbRun *run, GPtrArray *rows)
 {
   gboolean pairs = trains_on_pairs (run);
   gboolean all = g_strcmp0 (plumb_spec_get_text (run->spec, "data.train_on"), "all") == 0
                  && run->recipe->loss == PLUMB_LOSS_SFT;
-  int tokens = 0, s = 0;
+  int tokens = 0, n = 0, s = 0;
   for (guint i = 0; i < rows->len; i++)
-    {
-      const PlumbDataRow *row = g_ptr_array_index (rows, i);
-      tokens += (int) (row->prompt_ids->len + length_of (row->response_ids));
-      tokens += pairs ? (int) (row->prompt_ids->len + length_of (row->rejected_ids)) : 0;
-    }
-  struct plumb_experience *e = plumb_experience_new ((int) rows->len * (pairs ? 2 : 1), tokens);
+    n += count_sequences (g_ptr_array_index (rows, i), pairs, &tokens);
+  struct plumb_experience *e = plumb_experience_new (n, tokens);
   for (guint i = 0; i < rows->len; i++)
-    {
-      const PlumbDataRow *row = g_ptr_array_index (rows, i);
-      append_sequence (e, s++, row, row->response_ids, all);
-      if (pairs)
-        append_sequence (e, s++, row, row->rejected_ids, FALSE);
-    }
+    for (const PlumbDataRow *row = g_ptr_array_index (rows, i); row; row = row->next)
+      {
+        append_sequence (e, s++, row, row->response_ids, row->response_trained, all);
+        if (pairs)
+          append_sequence (e, s++, row, row->rejected_ids, row->rejected_trained, FALSE);
+      }
   return e;
 }
 

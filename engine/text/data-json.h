@@ -29,11 +29,15 @@ gboolean plumb_data_json_read (const char *line,
                                PlumbDataText *text,
                                PlumbRowFault *fault);
 
-/* Collects the keys of a line into `seen` (key -> itself); FALSE if it is no sound object. */
+#define OUTER_KEY 1
+#define INNER_KEY 2
+
+/* Collects the keys of a line into `seen` (key -> OUTER_KEY, or INNER_KEY for one below another: "a.0.b"); FALSE if
+ * it is no sound object. */
 gboolean plumb_data_json_keys (const char *line, gsize length, GHashTable *seen);
 
-/* Fills the keys that are not given from those that rows have. `strict`: the given prompt key must
- * be among them, else a message (transfer full) says what there is. */
+/* data-keys.c: fills the keys that are not given from those that rows have; a message (transfer full) where one is
+ * needed and not there. */
 char *plumb_data_json_choose (PlumbDataKeys *keys, GHashTable *seen);
 
 G_END_DECLS

@@ -37,36 +37,6 @@ struct _PlumbDataSource
   PlumbArithmetic *arithmetic;
 };
 
-static void
-list_keys (PlumbDataKeys *keys, char **list[6])
-{
-  char **all[] = { &keys->prompt,   &keys->answer, &keys->response,
-                   &keys->rejected, &keys->margin, &keys->label };
-
-  memcpy (list, all, sizeof all);
-}
-
-void
-plumb_data_keys_clear (PlumbDataKeys *keys)
-{
-  char **list[6];
-
-  list_keys (keys, list);
-  for (gsize i = 0; i < G_N_ELEMENTS (list); i++)
-    g_clear_pointer (list[i], g_free);
-}
-
-void
-plumb_data_keys_copy (PlumbDataKeys *to, const PlumbDataKeys *from)
-{
-  char **list[6];
-
-  *to = *from;
-  list_keys (to, list);
-  for (gsize i = 0; i < G_N_ELEMENTS (list); i++)
-    *list[i] = g_strdup (*list[i]);
-}
-
 void
 plumb_data_source_free (PlumbDataSource *source)
 {
@@ -89,6 +59,12 @@ gsize
 plumb_data_source_n_broken (PlumbDataSource *source)
 {
   return source->n_broken;
+}
+
+const PlumbDataKeys *
+plumb_data_source_keys (PlumbDataSource *source)
+{
+  return &source->keys;
 }
 
 const char *
@@ -347,8 +323,8 @@ plumb_data_source_open (const char *path,
   return g_steal_pointer (&source);
 }
 
-void
-plumb_data_source_get (PlumbDataSource *source, gsize index, PlumbDataText *text)
+gboolean
+plumb_data_source_get (PlumbDataSource *source, gsize index, PlumbDataText *text, GError **error)
 {
   const Row *row;
   g_auto (PlumbRowFault) fault = { NULL };
@@ -356,15 +332,19 @@ plumb_data_source_get (PlumbDataSource *source, gsize index, PlumbDataText *text
   if (source->kind == SOURCE_ARITHMETIC)
     {
       plumb_arithmetic_get (source->arithmetic, index, text);
-      return;
+      return TRUE;
     }
   row = &g_array_index (source->rows, Row, index);
   if (source->kind == SOURCE_TEXT)
     text->prompt = g_string_new_len (source->data + row->offset, row->length);
   else if (!plumb_data_json_read (source->data + row->offset, row->length, row->offset,
                                   &source->keys, text, &fault))
-    g_warning ("%s:%u: the row has changed since it was opened: %s", source->name, row->line,
-               fault.message);
+    {
+      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID, "%s:%u: the row has changed since it was opened: %s",
+                   source->name, row->line, fault.message);
+      return FALSE;
+    }
+  return TRUE;
 }
 
 static int

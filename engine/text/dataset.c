@@ -10,33 +10,7 @@
 #include "engine/text/dataset-private.h"
 
 #define MOST_ROWS (1u << 31)
-
-typedef enum
-{
-  OVERLONG_DROP,
-  OVERLONG_TRUNCATE_LEFT,
-  OVERLONG_TRUNCATE_RIGHT,
-} Overlong;
-
-typedef struct
-{
-  guint32 source, row;
-} Place;
-
-struct _PlumbDataSet
-{
-  gatomicrefcount refs;
-  PlumbTokenizer *tokenizer;
-  GPtrArray *sources; /* of PlumbDataSource */
-  GArray *weights;    /* double, one per source */
-  GArray *places;     /* of Place: usable rows, source by source */
-  char *template;
-  Overlong on_overlong;
-  gsize max_prompt, max_length;
-  gboolean whole_text, shuffle;
-  guint64 seed;
-  PlumbDataCounts counts;
-};
+#define NOTES_OF_A_KIND 5 /* rows that are named one by one */
 
 static char *
 key_of (PlumbSpec *spec, const char *setting)
@@ -72,10 +46,16 @@ plumb_data_options_from_spec (PlumbDataOptions *options,
       options->whole_text = TRUE;
       options->keys.need_response
           = purpose == PLUMB_DATA_WARMUP
-            || g_str_equal (plumb_spec_get_text (spec, "data.train_on"), "response");
+            || plumb_spec_get_choice (spec, "data.train_on") != PLUMB_TRAIN_ON_ALL;
+      options->train_on
+          = purpose == PLUMB_DATA_WARMUP ? PLUMB_TRAIN_ON_RESPONSE : plumb_spec_get_choice (spec, "data.train_on");
     }
   options->keys.need_pair = offline && PLUMB_IS_ON (algorithm, PLUMB_ON_PAIRS);
   options->keys.need_label = offline && PLUMB_IS_ON (algorithm, PLUMB_ON_KTO);
+  options->system = plumb_spec_get_text (spec, "data.system");
+  options->keys.format = plumb_spec_get_choice (spec, "data.format");
+  options->keys.prompts_only = !options->whole_text && !options->keys.need_pair && !options->keys.need_label;
+  options->keys.messages = key_of (spec, "data.messages_key");
   options->keys.prompt = key_of (spec, "data.prompt_key");
   options->keys.answer = key_of (spec, "data.answer_key");
   options->keys.response = key_of (spec, options->keys.need_pair ? "data.chosen_key" : "data.response_key");
@@ -107,7 +87,10 @@ plumb_data_set_unref (PlumbDataSet *set)
   g_ptr_array_unref (set->sources);
   g_array_unref (set->weights);
   g_array_unref (set->places);
+  g_ptr_array_unref (set->notes);
+  g_clear_pointer (&set->chat, plumb_template_unref);
   g_free (set->template);
+  g_free (set->system);
   g_free (set);
 }
 
@@ -133,249 +116,103 @@ plumb_data_row_free (PlumbDataRow *row)
   g_clear_pointer (&row->prompt_ids, g_array_unref);
   g_clear_pointer (&row->response_ids, g_array_unref);
   g_clear_pointer (&row->rejected_ids, g_array_unref);
+  g_clear_pointer (&row->response_trained, g_array_unref);
+  g_clear_pointer (&row->rejected_trained, g_array_unref);
+  g_clear_pointer (&row->next, plumb_data_row_free);
   g_free (row);
-}
-
-/* The prompt within its template. */
-static GString *
-fill_template (PlumbDataSet *set, const GString *prompt)
-{
-  GString *text = g_string_new (NULL);
-  const char *next = set->template, *hit;
-
-  if (next == NULL)
-    return g_string_append_len (text, prompt->str, prompt->len);
-  while ((hit = strstr (next, "{prompt}")) != NULL)
-    {
-      g_string_append_len (text, next, hit - next);
-      g_string_append_len (text, prompt->str, prompt->len);
-      next = hit + strlen ("{prompt}");
-    }
-  return g_string_append (text, next);
-}
-
-/* Takes from a text that is far too long what cannot be among the kept tokens, so that a line of
- * many megabytes costs no more than a short one. TRUE if it was cut. */
-static gboolean
-cut_text (PlumbDataSet *set, GString *text)
-{
-  gsize most = (set->max_prompt + 16) * plumb_tokenizer_longest_token (set->tokenizer);
-
-  if (text->len <= most)
-    return FALSE;
-  if (set->on_overlong == OVERLONG_TRUNCATE_LEFT)
-    {
-      const char *start = text->str + text->len - most;
-
-      while ((*start & 0xc0) == 0x80)
-        start++;
-      g_string_erase (text, 0, start - text->str);
-    }
-  else
-    {
-      const char *end = text->str + most;
-
-      while ((*end & 0xc0) == 0x80)
-        end--;
-      g_string_truncate (text, end - text->str);
-    }
-  return TRUE;
-}
-
-/* Cuts ids to the length, keeping what stands before the text (BOS). */
-static void
-cut_ids (PlumbDataSet *set, GArray *ids)
-{
-  gsize extra = ids->len - set->max_prompt;
-  gint32 bos = plumb_tokenizer_bos (set->tokenizer);
-  guint kept = ids->len > 0 && bos >= 0 && g_array_index (ids, gint32, 0) == bos ? 1 : 0;
-
-  if (set->on_overlong == OVERLONG_TRUNCATE_LEFT)
-    g_array_remove_range (ids, kept, extra);
-  else
-    g_array_set_size (ids, set->max_prompt);
-}
-
-typedef enum
-{
-  FIT_WELL,
-  FIT_CUT,
-  FIT_NOT,
-} Fit;
-
-static gboolean
-encode_prompt (PlumbDataSet *set, GString *text, GArray *ids, Fit *fit, GError **error)
-{
-  gboolean cut = cut_text (set, text);
-
-  *fit = FIT_WELL;
-  if (cut && set->on_overlong == OVERLONG_DROP)
-    {
-      *fit = FIT_NOT;
-      return TRUE;
-    }
-  if (!plumb_tokenizer_encode (set->tokenizer, text->str, text->len, TRUE, ids, error))
-    return FALSE;
-  if (ids->len > set->max_prompt)
-    {
-      *fit = set->on_overlong == OVERLONG_DROP ? FIT_NOT : FIT_CUT;
-      if (*fit == FIT_CUT)
-        cut_ids (set, ids);
-    }
-  return TRUE;
-}
-
-/* Tokens of a response as they would follow the prompt: encoded together where the tokens of the
- * prompt stay the same, else alone. */
-static gboolean
-encode_response (PlumbDataSet *set,
-                 const GString *prompt,
-                 const GString *response,
-                 const GArray *prompt_ids,
-                 GArray *ids,
-                 GError **error)
-{
-  g_autoptr (GString) both = g_string_new_len (prompt->str, prompt->len);
-  gsize n = prompt_ids->len;
-
-  g_string_append_len (both, response->str, response->len);
-  if (!plumb_tokenizer_encode (set->tokenizer, both->str, both->len, TRUE, ids, error))
-    return FALSE;
-  if (ids->len > n && memcmp (ids->data, prompt_ids->data, n * sizeof (gint32)) == 0)
-    {
-      g_array_remove_range (ids, 0, n);
-      return TRUE;
-    }
-  g_array_set_size (ids, 0);
-  return plumb_tokenizer_encode (set->tokenizer, response->str, response->len, FALSE, ids, error);
-}
-
-static void
-end_response (PlumbDataSet *set, GArray *ids)
-{
-  gsize n;
-  const gint32 *eos = plumb_tokenizer_eos (set->tokenizer, &n);
-
-  /* A text may end with the token already; it is trained once. */
-  if (n > 0 && (ids->len == 0 || g_array_index (ids, gint32, ids->len - 1) != eos[0]))
-    g_array_append_val (ids, eos[0]);
-}
-
-/* A C string for showing: NULs would end it. */
-static char *
-shown (const GString *text)
-{
-  char *copy = g_malloc (text->len + 1);
-
-  memcpy (copy, text->str, text->len + 1);
-  for (gsize i = 0; i < text->len; i++)
-    if (copy[i] == '\0')
-      copy[i] = ' ';
-  return copy;
-}
-
-/* An answer to the row's prompt as ids that end with EOS, cut to what the longest sequence leaves. */
-static GArray *
-build_answer (PlumbDataSet *set, const PlumbDataRow *row, const GString *prompt, GString *text, Fit *fit, GError **error)
-{
-  g_autoptr (GArray) ids = g_array_new (FALSE, FALSE, sizeof (gint32));
-  gsize length = (set->max_length + 1) * plumb_tokenizer_longest_token (set->tokenizer);
-
-  if (text->len > length)
-    {
-      *fit = set->on_overlong == OVERLONG_DROP ? FIT_NOT : FIT_CUT;
-      while ((text->str[length] & 0xc0) == 0x80)
-        length--;
-      g_string_truncate (text, length);
-    }
-  if (!encode_response (set, prompt, text, row->prompt_ids, ids, error))
-    {
-      g_prefix_error (error, "%s:%u: ", row->file, row->line);
-      return NULL;
-    }
-  end_response (set, ids);
-  if (row->prompt_ids->len + ids->len > set->max_length)
-    {
-      *fit = set->on_overlong == OVERLONG_DROP ? FIT_NOT : FIT_CUT;
-      g_array_set_size (ids, MIN (ids->len, set->max_length - row->prompt_ids->len));
-    }
-  return g_steal_pointer (&ids);
-}
-
-static gboolean
-build_prompt (PlumbDataSet *set, PlumbDataRow *row, GString *prompt, Fit *fit, GError **error)
-{
-  row->prompt_ids = g_array_new (FALSE, FALSE, sizeof (gint32));
-  if (!encode_prompt (set, prompt, row->prompt_ids, fit, error))
-    {
-      g_prefix_error (error, "%s:%u: ", row->file, row->line);
-      return FALSE;
-    }
-  if (*fit == FIT_CUT)
-    row->prompt = plumb_tokenizer_decode (set->tokenizer, (gpointer)row->prompt_ids->data,
-                                          row->prompt_ids->len, TRUE, NULL);
-  if (row->prompt == NULL)
-    row->prompt = shown (prompt);
-  return TRUE;
-}
-
-static PlumbDataRow *
-build_row (PlumbDataSet *set, const Place *place, Fit *fit, GError **error)
-{
-  PlumbDataSource *source = g_ptr_array_index (set->sources, place->source);
-  g_autoptr (PlumbDataRow) row = g_new0 (PlumbDataRow, 1);
-  g_auto (PlumbDataText) text = { NULL };
-  g_autoptr (GString) prompt = NULL;
-
-  plumb_data_source_get (source, place->row, &text);
-  row->file = plumb_data_source_name (source);
-  row->line = plumb_data_source_line (source, place->row);
-  row->margin = text.margin != NULL ? plumb_data_number (text.margin->str) : 0;
-  if (text.label != NULL)
-    plumb_data_label (text.label->str, &row->liked);
-  if (set->whole_text && text.response == NULL)
-    {
-      text.response = g_steal_pointer (&text.prompt);
-      prompt = g_string_new (NULL);
-    }
-  else
-    prompt = fill_template (set, text.prompt);
-  if (!build_prompt (set, row, prompt, fit, error))
-    return NULL;
-  row->answer = text.answer != NULL ? shown (text.answer) : NULL;
-  if (text.response == NULL || *fit == FIT_NOT)
-    return g_steal_pointer (&row);
-
-  row->response = shown (text.response);
-  row->response_ids = build_answer (set, row, prompt, text.response, fit, error);
-  if (row->response_ids == NULL)
-    return NULL;
-  if (text.rejected == NULL)
-    return g_steal_pointer (&row);
-  row->rejected = shown (text.rejected);
-  row->rejected_ids = build_answer (set, row, prompt, text.rejected, fit, error);
-  return row->rejected_ids != NULL ? g_steal_pointer (&row) : NULL;
 }
 
 PlumbDataRow *
 plumb_data_set_get (PlumbDataSet *set, gsize index, GError **error)
 {
-  Fit fit;
+  PlumbDataFit fit;
+  PlumbConversationNotes notes;
+
+  const PlumbDataPlace *place;
+  PlumbDataRow *row;
 
   g_return_val_if_fail (index < set->places->len, NULL);
-  return build_row (set, &g_array_index (set->places, Place, index), &fit, error);
+  place = &g_array_index (set->places, PlumbDataPlace, index);
+  row = plumb_data_row_build (set, g_ptr_array_index (set->sources, place->source), place->row, &fit, &notes, error);
+  plumb_conversation_notes_clear (&notes);
+  return row;
 }
 
 static void
-report_row (GPtrArray *reports,
-            gsize *reported,
-            const PlumbDataRow *row,
-            const char *message,
-            const char *remedy)
+note (PlumbDataSet *set, PlumbDataSource *source, guint line, const char *message, const char *remedy)
 {
-  if (++*reported <= PLUMB_DATA_MOST_REPORTS)
-    g_ptr_array_add (reports,
-                     plumb_problem_new (NULL, NULL, row->file, row->line, message, remedy));
+  g_ptr_array_add (set->notes,
+                   plumb_problem_new (NULL, NULL, plumb_data_source_name (source), line, message, remedy));
+}
+
+/* What a user should know of a conversation: the first of a kind are named, all are counted. */
+static void
+note_row (PlumbDataSet *set, PlumbDataSource *source, guint line, const PlumbConversationNotes *notes)
+{
+  g_autofree char *rewritten = NULL, *control = NULL;
+
+  if (notes->rewritten >= 0 && ++set->counts.rewritten <= NOTES_OF_A_KIND)
+    {
+      rewritten = g_strdup_printf ("the chat template renders message %d otherwise once later ones follow (from"
+                                   " character %" G_GSIZE_FORMAT "): each assistant turn becomes a sequence of its own",
+                                   notes->rewritten + 1, notes->rewritten_at);
+      note (set, source, line, rewritten, NULL);
+    }
+  if (notes->control >= 0 && ++set->counts.control <= NOTES_OF_A_KIND)
+    {
+      control = g_strdup_printf ("content of message %d spells the control token %s, which counts as one",
+                                 notes->control + 1, notes->control_token);
+      note (set, source, line, control, "remove it from the data if it shall not end or forge a turn");
+    }
+}
+
+/* Totals, once all rows were seen. */
+static void
+note_totals (PlumbDataSet *set)
+{
+  const struct
+  {
+    gsize n;
+    const char *what;
+  } totals[] = { { set->counts.control, "spell control tokens in their content" },
+                 { set->counts.rewritten, "have turns that the chat template rewrites later" } };
+
+  for (gsize i = 0; i < G_N_ELEMENTS (totals); i++)
+    if (totals[i].n > 0)
+      {
+        g_autofree char *message = g_strdup_printf ("%" G_GSIZE_FORMAT " of %" G_GSIZE_FORMAT " rows %s", totals[i].n,
+                                                    set->counts.rows, totals[i].what);
+
+        g_ptr_array_add (set->notes, plumb_problem_new (NULL, NULL, NULL, 0, message, NULL));
+      }
+}
+
+static void
+note_keys (PlumbDataSet *set, PlumbDataSource *source)
+{
+  g_autofree char *keys = plumb_data_keys_describe (plumb_data_source_keys (source));
+
+  if (keys[0] != '\0')
+    note (set, source, 0, keys, NULL);
+}
+
+GPtrArray *
+plumb_data_set_notes (PlumbDataSet *set)
+{
+  return set->notes;
+}
+
+static void
+report_row (GPtrArray *reports, gsize *reported, PlumbDataSource *source, guint line, const char *message)
+{
+  const char *name = plumb_data_source_name (source);
+  g_autofree char *place = g_strdup_printf ("%s:%u: ", name, line);
+
+  if (++*reported > PLUMB_DATA_MOST_REPORTS)
+    return;
+  if (g_str_has_prefix (message, place))
+    message += strlen (place);
+  g_ptr_array_add (reports, plumb_problem_new (NULL, NULL, name, line, message, NULL));
 }
 
 /* Keeps the rows of a source that fit. */
@@ -386,28 +223,29 @@ keep_rows (PlumbDataSet *set, guint32 index, gint64 most, GPtrArray *reports)
   gsize n = plumb_data_source_n_rows (source), reported = 0;
 
   set->counts.broken += plumb_data_source_n_broken (source);
+  note_keys (set, source);
   for (gsize i = 0; i < n && (most <= 0 || set->places->len < most); i++)
     {
-      Place place = { index, i };
-      Fit fit;
+      PlumbDataPlace place = { index, i };
+      PlumbDataFit fit;
+      PlumbConversationNotes notes;
       g_autoptr (GError) error = NULL;
-      g_autoptr (PlumbDataRow) row = build_row (set, &place, &fit, &error);
+      g_autoptr (PlumbDataRow) row = plumb_data_row_build (set, source, i, &fit, &notes, &error);
 
       if (row == NULL)
         {
-          PlumbDataRow where = { .file = plumb_data_source_name (source),
-                                 .line = plumb_data_source_line (source, i) };
-
           set->counts.broken++;
-          report_row (reports, &reported, &where, error->message, NULL);
+          report_row (reports, &reported, source, plumb_data_source_line (source, i), error->message);
         }
       else if (fit == FIT_NOT)
         set->counts.dropped++;
       else
         {
           set->counts.truncated += fit == FIT_CUT;
+          note_row (set, source, row->line, &notes);
           g_array_append_val (set->places, place);
         }
+      plumb_conversation_notes_clear (&notes);
     }
   set->counts.rows = set->places->len;
 }
@@ -462,8 +300,13 @@ plumb_data_set_open (const PlumbDataOptions *options,
   set->tokenizer = plumb_tokenizer_ref (tokenizer);
   set->sources = g_ptr_array_new_with_free_func ((GDestroyNotify)plumb_data_source_free);
   set->weights = g_array_new (FALSE, FALSE, sizeof (double));
-  set->places = g_array_new (FALSE, FALSE, sizeof (Place));
+  set->places = g_array_new (FALSE, FALSE, sizeof (PlumbDataPlace));
+  set->notes = plumb_problems_new ();
+  set->chat = options->chat != NULL ? plumb_template_ref (options->chat) : NULL;
   set->template = g_strdup (options->prompt_template);
+  set->system = g_strdup (options->system);
+  set->train_on = options->train_on;
+  set->trains = options->whole_text || options->keys.need_response || options->keys.need_pair || options->keys.need_label;
   set->on_overlong = options->on_overlong;
   set->max_length = options->max_length;
   set->max_prompt = options->max_length - 1;
@@ -476,6 +319,7 @@ plumb_data_set_open (const PlumbDataOptions *options,
     return NULL;
   for (guint i = 0; i < set->sources->len; i++)
     keep_rows (set, i, options->max_samples, reports);
+  note_totals (set);
   if (set->places->len == 0 || set->places->len >= MOST_ROWS)
     {
       g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
@@ -504,7 +348,7 @@ plumb_data_set_share (PlumbDataSet *set, guint source, gsize *first, gsize *n, g
   *n = 0;
   for (guint i = 0; i < set->places->len; i++)
     {
-      guint32 its = g_array_index (set->places, Place, i).source;
+      guint32 its = g_array_index (set->places, PlumbDataPlace, i).source;
 
       *first += its < source;
       *n += its == source;

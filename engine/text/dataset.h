@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/text/data-rows.h"
+#include "engine/text/template.h"
 #include "engine/text/tokenizer.h"
 
 G_BEGIN_DECLS
@@ -9,13 +10,24 @@ G_BEGIN_DECLS
 /* The rows that a run trains or evaluates on, as text and as tokens. Immutable after opening. */
 typedef struct _PlumbDataSet PlumbDataSet;
 
+/* Which tokens of supervised rows are trained (data.train_on). */
+typedef enum
+{
+  PLUMB_TRAIN_ON_RESPONSE, /* of a conversation: all that the assistant says */
+  PLUMB_TRAIN_ON_ALL,
+  PLUMB_TRAIN_ON_LAST_TURN,
+} PlumbTrainOn;
+
 typedef struct
 {
   char **paths;             /* each with an optional ":weight" */
   PlumbDataPurpose purpose; /* deals the problems of a builtin */
   guint64 seed;
   PlumbDataKeys keys;
-  const char *prompt_template; /* NULL: the prompt alone */
+  PlumbTemplate *chat;         /* of the model, borrowed; NULL: none */
+  const char *prompt_template; /* goes before the chat template; NULL: that, or the prompt alone */
+  const char *system;          /* what the system says in conversations without; NULL: nothing */
+  PlumbTrainOn train_on;
   gint64 max_samples;          /* 0: all */
   gint64 max_prompt_length;    /* tokens, 0: max_length minus one */
   gint64 max_length;           /* tokens of prompt and response */
@@ -40,6 +52,8 @@ typedef struct
   gsize broken;    /* left out: each of the first is in `reports` */
   gsize dropped;   /* overlong, left out */
   gsize truncated; /* overlong, cut */
+  gsize rewritten; /* conversations whose earlier turns the template renders otherwise when later ones follow */
+  gsize control;   /* whose messages spell control tokens */
 } PlumbDataCounts;
 
 /* Reads and checks every row. What is wrong with rows is appended to `reports` (of PlumbProblem);
@@ -54,23 +68,30 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (PlumbDataSet, plumb_data_set_unref)
 
 const PlumbDataCounts *plumb_data_set_counts (PlumbDataSet *set);
 gsize plumb_data_set_n_rows (PlumbDataSet *set);
+/* What a user should know of the rows that are used (of PlumbProblem): which keys were guessed, control tokens in
+ * messages, history that the template rewrites. */
+GPtrArray *plumb_data_set_notes (PlumbDataSet *set);
 /* Rows of one pass, by the weights of the files. */
 gsize plumb_data_set_epoch_rows (PlumbDataSet *set);
 
-typedef struct
+typedef struct _PlumbDataRow PlumbDataRow;
+
+struct _PlumbDataRow
 {
-  char *prompt;         /* after the template; what is shown */
+  char *prompt;         /* what is shown: after data.prompt_template; a conversation after the chat template */
   char *answer;         /* NULL: none */
   char *response;       /* NULL: none */
-  GArray *prompt_ids;   /* gint32, with BOS */
-  GArray *response_ids; /* gint32, ends with EOS; NULL: no response */
+  GArray *prompt_ids;   /* gint32, with BOS; up to the first trained token where there is a response */
+  GArray *response_ids; /* gint32, ends with what ends a turn; NULL: no response */
   char *rejected;       /* the worse answer of a pair; NULL: none */
   GArray *rejected_ids; /* as response_ids */
+  GArray *response_trained, *rejected_trained; /* guint8 for each of their ids: 1 trained; NULL: all are */
   double margin;        /* of the pair, else 0 */
   gboolean liked;       /* the row's label */
   const char *file;     /* borrowed */
   guint line;
-} PlumbDataRow;
+  PlumbDataRow *next; /* of a conversation whose history the template rewrites: the next turn, else NULL */
+};
 
 PlumbDataRow *plumb_data_set_get (PlumbDataSet *set, gsize row, GError **error);
 void plumb_data_row_free (PlumbDataRow *row);

@@ -160,8 +160,9 @@ no_template (const char *dir, GError **error)
   return NULL;
 }
 
-PlumbTemplate *
-plumb_template_load (const char *path, GError **error)
+/* `none` is set where a folder has no template at all. */
+static PlumbTemplate *
+load (const char *path, gboolean *none, GError **error)
 {
   g_autofree char *file = NULL;
   g_autoptr (JsonParser) config = NULL, map = NULL;
@@ -192,7 +193,10 @@ plumb_template_load (const char *path, GError **error)
       self = plumb_template_new (name, source, -1, error);
     }
   else
-    return no_template (path, error);
+    {
+      *none = TRUE;
+      return no_template (path, error);
+    }
   if (self == NULL)
     return NULL;
   if (top != NULL)
@@ -201,6 +205,27 @@ plumb_template_load (const char *path, GError **error)
   if (top != NULL)
     take_tokens (self->variables, top);
   return g_steal_pointer (&self);
+}
+
+PlumbTemplate *
+plumb_template_load (const char *path, GError **error)
+{
+  gboolean none = FALSE;
+
+  return load (path, &none, error);
+}
+
+gboolean
+plumb_template_find (const char *folder, PlumbTemplate **found, GError **error)
+{
+  gboolean none = FALSE;
+  g_autoptr (GError) local = NULL;
+
+  *found = load (folder, &none, &local);
+  if (*found != NULL || none)
+    return TRUE;
+  g_propagate_error (error, g_steal_pointer (&local));
+  return FALSE;
 }
 
 /* --- rendering */

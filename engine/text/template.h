@@ -17,6 +17,8 @@ plumb_template_new (const char *name, const char *source, gssize length, GError 
 /* Of a model folder (chat_template.jinja, or "chat_template" of its tokenizer_config.json) with its special
  * tokens as variables; or of one template file. */
 PlumbTemplate *plumb_template_load (const char *path, GError **error);
+/* The template of a model folder into `found`: NULL where it has none, which is no error. */
+gboolean plumb_template_find (const char *folder, PlumbTemplate **found, GError **error);
 PlumbTemplate *plumb_template_ref (PlumbTemplate *self);
 void plumb_template_unref (PlumbTemplate *self);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (PlumbTemplate, plumb_template_unref)
