@@ -236,7 +236,7 @@ run (const Options *o, const char *path, GError **error)
   if (problems->len == 0 && spec && !device_is_there (spec, &failure))
     return fail (o, failure, error);
   if (problems->len == 0 && spec && !o->child)
-    plumb_run_preflight (spec, problems, NULL);
+    plumb_run_preflight (spec, problems, NULL, NULL);
   if (problems->len > 0)
     {
       print_problems (o, problems);

@@ -9,26 +9,36 @@
 #include "engine/core/error.h"
 #include "engine/run/run.h"
 
-/* {"problems": [...], "left_out": [...]}: the second are rows of data that are not used. */
 static void
-print_json (GPtrArray *problems, GPtrArray *left_out)
+add_list (JsonNode *to, const char *name, GPtrArray *list)
+{
+  g_autoptr (JsonNode) node = plumb_problems_to_json (list);
+
+  json_object_set_member (json_node_get_object (to), name,
+                          json_node_copy (json_object_get_member (json_node_get_object (node), "problems")));
+}
+
+/* {"problems": [...], "left_out": [...], "notes": [...]}: the second are rows of data that are not used, the third
+ * what else is worth knowing of the data. */
+static void
+print_json (GPtrArray *problems, GPtrArray *left_out, GPtrArray *notes)
 {
   g_autoptr (JsonNode) node = plumb_problems_to_json (problems);
-  g_autoptr (JsonNode) rows = plumb_problems_to_json (left_out);
-  JsonObject *object = json_node_get_object (node);
 
-  json_object_set_member (
-      object, "left_out",
-      json_node_copy (json_object_get_member (json_node_get_object (rows), "problems")));
+  add_list (node, "left_out", left_out);
+  add_list (node, "notes", notes);
   plumb_command_print_json (node, TRUE);
 }
 
 static void
-print_text (const char *path, GPtrArray *problems, GPtrArray *left_out)
+print_text (const char *path, GPtrArray *problems, GPtrArray *left_out, GPtrArray *notes)
 {
   g_autofree char *text = plumb_problems_to_text (problems);
+  g_autofree char *known = plumb_problems_to_text (notes);
   g_autofree char *rows = plumb_problems_to_text (left_out);
 
+  if (notes->len > 0)
+    g_print (_ ("Keys and notes:\n%s\n"), known);
   if (left_out->len > 0)
     g_print (_ ("Rows that are left out:\n%s\n"), rows);
   if (problems->len > 0)
@@ -50,6 +60,7 @@ plumb_cmd_validate (int argc, char **argv, GError **error)
   };
   g_autoptr (GPtrArray) problems = plumb_problems_new ();
   g_autoptr (GPtrArray) left_out = plumb_problems_new ();
+  g_autoptr (GPtrArray) notes = plumb_problems_new ();
   g_autoptr (PlumbSpec) spec = NULL;
 
   if (!plumb_command_parse (&argc, &argv, options, "SPEC",
@@ -60,10 +71,10 @@ plumb_cmd_validate (int argc, char **argv, GError **error)
   if (spec == NULL)
     return PLUMB_ERROR_INVALID;
   if (problems->len == 0)
-    plumb_run_preflight (spec, problems, left_out);
+    plumb_run_preflight (spec, problems, left_out, notes);
   if (json)
-    print_json (problems, left_out);
+    print_json (problems, left_out, notes);
   else
-    print_text (argv[1], problems, left_out);
+    print_text (argv[1], problems, left_out, notes);
   return problems->len > 0 ? PLUMB_ERROR_INVALID : 0;
 }

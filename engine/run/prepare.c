@@ -228,6 +228,25 @@ plumb_run_inputs_open (PlumbRunInputs *in, PlumbSpec *spec, const char *dir, GEr
   return open_all_data (in, error);
 }
 
+gboolean
+plumb_run_inputs_open_data (PlumbRunInputs *in, PlumbSpec *spec, const char *dir, GError **error)
+{
+  const char *policy = plumb_spec_get_text (spec, "model.policy");
+  plumb_spec_resolve_settings (spec);
+  in->spec = spec;
+  in->reports = plumb_problems_new ();
+  in->start_model = g_strdup (policy ? policy : dir);
+  if (!policy && !plumb_tokenizer_write_bytes (dir, (guint) plumb_spec_get_integer (spec, "model.new.vocab"), error))
+    return FALSE;
+  in->tokenizer = plumb_tokenizer_load (in->start_model, error);
+  if (!in->tokenizer)
+    return FALSE;
+  /* A reward that cannot be had now is no matter for looking at the data. */
+  if (PLUMB_IS_ON (plumb_spec_algorithm (spec), PLUMB_ON_REWARDED))
+    in->reward = plumb_reward_new (spec, NULL);
+  return open_all_data (in, error);
+}
+
 void
 plumb_run_inputs_clear (PlumbRunInputs *in)
 {

@@ -21,6 +21,8 @@ typedef struct
 
 /* Resolves automatic settings, makes RUN/start where the model is new, and opens the rest. */
 gboolean plumb_run_inputs_open (PlumbRunInputs *inputs, PlumbSpec *spec, const char *dir, GError **error);
+/* Only tokenizer, chat template and data: for looking at rows. The model's weights may be missing. */
+gboolean plumb_run_inputs_open_data (PlumbRunInputs *inputs, PlumbSpec *spec, const char *dir, GError **error);
 void plumb_run_inputs_clear (PlumbRunInputs *inputs);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (PlumbRunInputs, plumb_run_inputs_clear)
 

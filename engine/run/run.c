@@ -531,7 +531,7 @@ plumb_run_execute (PlumbSpec *spec, const char *dir, gboolean resume, gboolean d
 }
 
 void
-plumb_run_preflight (PlumbSpec *spec, GPtrArray *problems, GPtrArray *left_out)
+plumb_run_preflight (PlumbSpec *spec, GPtrArray *problems, GPtrArray *left_out, GPtrArray *notes)
 {
   g_autoptr (GError) error = NULL;
   g_autofree char *scratch = g_dir_make_tmp ("plumbline-check-XXXXXX", &error);
@@ -545,4 +545,8 @@ plumb_run_preflight (PlumbSpec *spec, GPtrArray *problems, GPtrArray *left_out)
     plumb_remove_tree (scratch, NULL);
   if (left_out && inputs.reports)
     g_ptr_array_extend_and_steal (left_out, g_steal_pointer (&inputs.reports));
+  PlumbDataSet *sets[] = { inputs.train, inputs.eval, inputs.warmup };
+  for (gsize i = 0; notes && i < G_N_ELEMENTS (sets); i++)
+    while (sets[i] && plumb_data_set_notes (sets[i])->len > 0)
+      g_ptr_array_add (notes, g_ptr_array_steal_index (plumb_data_set_notes (sets[i]), 0));
 }

@@ -12,7 +12,7 @@ int plumb_run_execute (PlumbSpec *spec, const char *dir, gboolean resume, gboole
 
 /* Opens everything that the run reads, in a scratch folder, and appends what is wrong to `problems`: with the
  * settings' own problems this is the preflight. `left_out` (NULL: not wanted) gets the rows of data that are
- * not used. */
-void plumb_run_preflight (PlumbSpec *spec, GPtrArray *problems, GPtrArray *left_out);
+ * not used, `notes` (NULL: not wanted) what else a user should know of the data. */
+void plumb_run_preflight (PlumbSpec *spec, GPtrArray *problems, GPtrArray *left_out, GPtrArray *notes);
 
 G_END_DECLS

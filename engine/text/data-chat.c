@@ -275,6 +275,21 @@ divide_turns (PlumbDataText *text, PlumbRowFault *fault)
   return TRUE;
 }
 
+/* Adds to what the same speaker said before. */
+static gboolean
+continue_turn (JsonArray *turns, const char *role, const char *start, const char *end)
+{
+  guint n = json_array_get_length (turns);
+  JsonObject *last = n > 0 ? json_array_get_object_element (turns, n - 1) : NULL;
+  g_autofree char *content = NULL;
+
+  if (last == NULL || !g_str_equal (json_object_get_string_member (last, "role"), role))
+    return FALSE;
+  content = g_strdup_printf ("%s\n\n%.*s", json_object_get_string_member (last, "content"), (int)(end - start), start);
+  json_object_set_string_member (last, "content", content);
+  return TRUE;
+}
+
 static void
 append_turn (JsonArray *turns, const char *role, const char *start, const char *end)
 {
@@ -309,7 +324,8 @@ read_dialog (const GString *text)
         start++;
       while (end > start && g_ascii_isspace (end[-1]))
         end--;
-      append_turn (turns, human ? "user" : "assistant", start, end);
+      if (!continue_turn (turns, human ? "user" : "assistant", start, end))
+        append_turn (turns, human ? "user" : "assistant", start, end);
     }
   return g_steal_pointer (&turns);
 }

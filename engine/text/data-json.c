@@ -285,10 +285,10 @@ take_value (Wanted *wanted, PlumbJsonScan *scan)
 
   clear_wanted (wanted);
   wanted->wrong = NULL;
-  if (tree && (wanted->turns != NULL || wanted->node != NULL))
-    take_tree (wanted, scan);
-  else if (type == PLUMB_JSON_ARRAY && wanted->list && wanted->string != NULL)
+  if (type == PLUMB_JSON_ARRAY && wanted->list && wanted->string != NULL)
     *wanted->string = join_list (scan);
+  else if (tree && (wanted->turns != NULL || wanted->node != NULL))
+    take_tree (wanted, scan);
   else if (wanted->string != NULL)
     *wanted->string = read_scalar (scan, &wanted->wrong);
   else if (type != PLUMB_JSON_NULL)

@@ -80,7 +80,7 @@ plumb_data_keys_describe (const PlumbDataKeys *keys)
     { "messages", keys->messages, TRUE },
     { "prompt", keys->prompt, keys->messages == NULL },
     { "context", keys->context, keys->context != NULL },
-    { "answer", keys->answer, keys->need_answer },
+    { "answer", keys->answer, keys->need_answer || keys->prompts_only },
     { keys->need_pair ? "chosen" : "response", keys->response, !keys->prompts_only },
     { "rejected", keys->rejected, keys->need_pair },
     { "margin", keys->margin, keys->need_pair },

@@ -242,12 +242,16 @@ note_rewrite (const Work *w, guint i, const char *whole, const char *turn)
   w->notes->rewritten_at = g_utf8_strlen (whole, at);
 }
 
+/* The turns that are asked for: earlier ones are not looked at when the last alone is trained. */
 static GPtrArray *
-render_turns (const Work *w, const char *whole, GError **error)
+render_turns (const Work *w, PlumbTrainedTurns which, const char *whole, GError **error)
 {
   g_autoptr (GPtrArray) turns = g_ptr_array_new_with_free_func ((GDestroyNotify)plumb_conversation_free);
+  guint n = json_array_get_length (w->messages), first = which == PLUMB_TRAIN_LAST_TURN ? n : 0;
 
-  for (guint i = 0; i < json_array_get_length (w->messages); i++)
+  while (first > 0 && (first == n || !is_assistant (w, first)))
+    first--;
+  for (guint i = first; i < n; i++)
     {
       PlumbConversation *turn;
 
@@ -388,7 +392,7 @@ plumb_conversation_encode (PlumbTemplate *self,
     rows = row_of_marks (g_steal_pointer (&whole), spans, which);
   else
     {
-      turns = render_turns (&w, whole, error);
+      turns = render_turns (&w, which, whole, error);
       if (turns == NULL)
         return NULL;
       rows = rows_of_turns (&w, turns, which, g_steal_pointer (&whole));
