@@ -43,9 +43,13 @@ find_metric (PlumbRun *run, double *value)
   return NULL;
 }
 
-static void
-write_best (PlumbRun *run, const char *metric)
+void
+plumb_run_tell_best (PlumbRun *run)
 {
+  double value;
+  const char *metric = find_metric (run, &value);
+  if (!metric || run->position.best_step != run->position.step)
+    return;
   g_autoptr (GError) error = NULL;
   g_autofree char *path = g_build_filename (run->dir, PLUMB_RUN_CHECKPOINTS, "best.json", NULL);
   g_autofree char *text
@@ -56,7 +60,7 @@ write_best (PlumbRun *run, const char *metric)
 }
 
 void
-plumb_run_note_best (PlumbRun *run, gint64 step)
+plumb_run_note_best (PlumbRun *run)
 {
   double value = NAN;
   const char *metric = find_metric (run, &value);
@@ -66,7 +70,6 @@ plumb_run_note_best (PlumbRun *run, gint64 step)
     return;
   if (run->position.best_step > 0 && sign * value <= sign * run->position.best_value)
     return;
-  run->position.best_step = step;
+  run->position.best_step = run->position.step;
   run->position.best_value = value;
-  write_best (run, metric);
 }

@@ -175,7 +175,7 @@ plumb_run_save_checkpoint (PlumbRun *run, GError **error)
   if (g_file_test (path, G_FILE_TEST_EXISTS))
     return TRUE; /* this step is saved already */
   plumb_run_begin_phase (run, "checkpoint");
-  plumb_run_note_best (run, run->position.step);
+  plumb_run_note_best (run);
   if (!plumb_remove_tree (aside, error))
     return FALSE;
   if (g_mkdir_with_parents (aside, 0755) != 0)
@@ -194,6 +194,8 @@ plumb_run_save_checkpoint (PlumbRun *run, GError **error)
                    g_strerror (errno));
       ok = FALSE;
     }
+  if (ok)
+    plumb_run_tell_best (run);
   ok = ok && plumb_sync_folder (parent, error) && rotate (run, error);
   if (ok)
     plumb_telemetry_event (run->telemetry, PLUMB_EVENT_INFO, "checkpoint", run->position.step,

@@ -94,9 +94,9 @@ kl_is_large (const PlumbDiagnosis *d)
 static gboolean
 entropy_collapses (const PlumbDiagnosis *d)
 {
-  const Track *t = find (d, "policy/entropy");
-  return t && t->first_n >= 5 && t->n >= 10 && t->first > 0.1 && mean_of_last (t, 5) < 0.05 * t->first
-         && !lasts (d, "reward/mean", 5, 0.9, INFINITY);
+  const Track *t = find (d, "policy/entropy"), *reward = find (d, "reward/mean");
+  gboolean gained = reward && reward->n >= 5 && mean_of_last (reward, 5) > reward->first + 0.1;
+  return t && t->first_n >= 5 && t->n >= 10 && t->first > 0.1 && mean_of_last (t, 5) < 0.05 * t->first && !gained;
 }
 
 static gboolean
@@ -172,7 +172,7 @@ static const Check checks[] = {
       "go back to an earlier checkpoint with a lower train.learning_rate or a higher algorithm.kl.coefficient" } },
   { entropy_collapses,
     { "entropy-collapse",
-      "the entropy has fallen below a twentieth of what it was while the reward is not high: the policy has settled on "
+      "the entropy has fallen below a twentieth of what it was and the reward has not risen: the policy has settled on "
       "one way to answer",
       "raise algorithm.clip_high or algorithm.entropy, or lower train.learning_rate" } },
   { length_explodes,

@@ -305,7 +305,7 @@ choose_device (PlumbWorkerSettings *s, PlumbSpec *spec, guint64 *memory_availabl
   g_autofree char *reason = NULL;
   s->device = plumb_device_choose (automatic ? NULL : plumb_spec_get_text (spec, "placement.policy"), &reason);
   if (reason)
-    g_message ("the CPU is used: %s", reason);
+    s->no_gpu = g_steal_pointer (&reason);
   g_autoptr (PlumbDevice) device = plumb_device_open (s->device, 1 << 20, error);
   if (!device)
     {

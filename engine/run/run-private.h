@@ -165,8 +165,9 @@ gboolean plumb_run_open_ending (PlumbRun *run, GError **error);
 void plumb_run_see_metric (PlumbRun *run, const char *metric, double value);
 gboolean plumb_run_is_out_of_time (PlumbRun *run);
 
-/* best.c: the best checkpoint, which rotation keeps. */
-void plumb_run_note_best (PlumbRun *run, gint64 step);
+/* best.c: the best checkpoint, which rotation keeps: whether this step's is it, and, once it is complete, telling so. */
+void plumb_run_note_best (PlumbRun *run);
+void plumb_run_tell_best (PlumbRun *run);
 
 /* probe.c: what the worker computes for a batch without training on it. */
 /* Log-probs (N) at a temperature, and entropies (N; NULL: not wanted), by the policy or the reference. */

@@ -324,6 +324,8 @@ open_worker (PlumbRun *run, const PlumbRunInputs *in, GError **error)
   g_variant_lookup (body, "cores", "i", &cores);
   plumb_progress_say (run->progress, "run      %s", run->dir);
   plumb_progress_say (run->progress, "device   %s, %d threads, products: %s", device, cores, products);
+  if (settings.no_gpu)
+    plumb_progress_say (run->progress, "         no GPU: %s", settings.no_gpu);
   plumb_progress_say (run->progress, "model    %.2f M parameters, %s", parameters / 1e6,
                       plumb_spec_get_text (run->spec, "model.precision"));
   plumb_progress_say (run->progress, "memory   %s", plan);

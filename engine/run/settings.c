@@ -12,6 +12,7 @@
 void
 plumb_worker_settings_clear (PlumbWorkerSettings *s)
 {
+  g_clear_pointer (&s->no_gpu, g_free);
   g_clear_pointer (&s->policy, g_free);
   g_clear_pointer (&s->reference, g_free);
   g_clear_pointer (&s->critic, g_free);

@@ -9,6 +9,7 @@ G_BEGIN_DECLS
 /* What a worker needs to open its models; travels in the OPEN message. */
 typedef struct
 {
+  char *no_gpu;        /* why the CPU was chosen, for the log; does not travel. NULL: it was asked for, or a GPU is used */
   char *policy;        /* Hugging Face folder */
   char *reference;     /* NULL: none */
   char *device;        /* "cpu" or "cuda:N"; NULL: cpu */
