@@ -16,6 +16,7 @@ static const PlumbCommand commands[] = {
   { "validate", plumb_cmd_validate, N_ ("check a spec: every problem with its place and remedy") },
   { "plan", plumb_cmd_plan, N_ ("say what a run will take: memory, disk and time") },
   { "preview", plumb_cmd_preview, N_ ("show the first rows of the data as the model will see them") },
+  { "import", plumb_cmd_import, N_ ("make a spec from an OpenRLHF command line") },
   { "status", plumb_cmd_status, N_ ("show the state of a run, or of all runs") },
   { "stop", plumb_cmd_stop, N_ ("stop a run after its step, with a checkpoint; or kill it") },
   { "run", plumb_cmd_run, N_("train as a spec says") },
