@@ -69,7 +69,7 @@ static const char *const schedule_choices[]
     = { "constant", "linear", "cosine", "cosine_floor", "wsd", NULL };
 static const char *const export_choices[] = { "never", "end", "every", NULL };
 static const char *const reward_choices[]
-    = { "number", "exact", "regex", "length", "choice", "program", "model", NULL };
+    = { "number", "exact", "regex", "length", "choice", "code", "program", "model", NULL };
 
 static const PlumbFieldGroup groups[] = {
   { "run", N_ ("Run"), N_ ("What is trained, and under which name.") },
@@ -420,6 +420,12 @@ static const PlumbField fields[] = {
   { "reward.timeout", N_("Timeout"), REAL, N_("s"), "30", 0, 86400, NULL,
     N_("A call that takes longer has failed."),
     EXPERT, REWARDED, SPIN, OPEN, NULL },
+  { "reward.retries", N_("Retries"), INTEGER, NULL, "3", 0, 100, NULL,
+    N_("How often a call of a server is repeated after it failed, each time after a longer pause."),
+    EXPERT, REWARDED, SPIN, 0, NULL },
+  { "reward.parallel", N_("Calls at once"), INTEGER, NULL, NULL, 1, 1024, NULL,
+    N_("Completions that are scored at the same time. Automatic: one a processor, 64 for servers."),
+    EXPERT, REWARDED, SPIN, AUTO, NULL },
 
   { "placement.policy", N_("Device"), TEXT, NULL, NULL, 0, 64, NULL,
     N_("cpu, or cuda:N for a GPU. Automatic: the first GPU where there is one, else the CPU."),

@@ -5,12 +5,21 @@
 
 G_BEGIN_DECLS
 
+/* How many calls of a function may run at once. */
+typedef enum
+{
+  PLUMB_REWARD_CORES,  /* as many as there are processors */
+  PLUMB_REWARD_ONE,    /* one after another */
+  PLUMB_REWARD_REMOTE, /* it waits for others: many */
+} PlumbRewardLimit;
+
 /* One kind of reward function: a row of the table in reward.c. */
 typedef struct
 {
   const char *name;
   const char *const *options; /* names that [reward NAME] may hold, NULL-terminated */
   gboolean needs_answer;
+  PlumbRewardLimit limit;
   /* Checks the options and makes what `score` needs; `*state` may stay NULL. */
   gboolean (*open) (PlumbSpec *spec, gpointer *state, GError **error);
   void (*score) (gpointer state, const PlumbRewardInput *input, PlumbRewardScore *score);
@@ -25,6 +34,7 @@ extern const PlumbRewardFunction plumb_reward_length;
 extern const PlumbRewardFunction plumb_reward_choice;
 extern const PlumbRewardFunction plumb_reward_program;
 extern const PlumbRewardFunction plumb_reward_model;
+extern const PlumbRewardFunction plumb_reward_code;
 
 /* Sets an error for a bad option, with its place. Returns FALSE. */
 gboolean plumb_reward_bad_option (

@@ -288,6 +288,7 @@ static const char *const program_options[] = { "command", NULL };
 const PlumbRewardFunction plumb_reward_program = {
   .name = "program",
   .options = program_options,
+  .limit = PLUMB_REWARD_ONE,
   .open = open_program,
   .score = score_program,
   .cancel = cancel_program,

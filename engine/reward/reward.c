@@ -11,18 +11,24 @@
 static const PlumbRewardFunction *const functions[]
     = { &plumb_reward_number, &plumb_reward_exact,  &plumb_reward_regex,
         &plumb_reward_length, &plumb_reward_choice, &plumb_reward_program,
-        &plumb_reward_model };
+        &plumb_reward_model,  &plumb_reward_code };
+
+#define REMOTE_AT_ONCE 64
 
 typedef struct
 {
   const PlumbRewardFunction *function;
   gpointer state;
   double weight;
+  guint free; /* calls that may begin */
 } Part;
 
 struct _PlumbReward
 {
   GArray *parts; /* of Part */
+  gint64 parallel; /* 0: as the functions allow */
+  GMutex mutex;    /* for `free` */
+  GCond freed;
 };
 
 void
@@ -118,6 +124,21 @@ check_options (PlumbSpec *spec, const PlumbRewardFunction *function, GError **er
   return TRUE;
 }
 
+static guint
+most_at_once (const PlumbRewardFunction *function)
+{
+  switch (function->limit)
+    {
+    case PLUMB_REWARD_ONE:
+      return 1;
+    case PLUMB_REWARD_REMOTE:
+      return REMOTE_AT_ONCE;
+    case PLUMB_REWARD_CORES:
+      break;
+    }
+  return g_get_num_processors ();
+}
+
 static gboolean
 add_part (PlumbReward *reward, PlumbSpec *spec, const char *entry, GError **error)
 {
@@ -139,6 +160,7 @@ add_part (PlumbReward *reward, PlumbSpec *spec, const char *entry, GError **erro
         part.function->close (part.state);
       return FALSE;
     }
+  part.free = most_at_once (part.function);
   g_array_append_val (reward->parts, part);
   return TRUE;
 }
@@ -152,6 +174,10 @@ plumb_reward_new (PlumbSpec *spec, GError **error)
   /* A program that has ended must not end the engine when it is written to. */
   signal (SIGPIPE, SIG_IGN);
   reward->parts = g_array_new (FALSE, FALSE, sizeof (Part));
+  g_mutex_init (&reward->mutex);
+  g_cond_init (&reward->freed);
+  if (!plumb_spec_is_auto (spec, "reward.parallel"))
+    reward->parallel = plumb_spec_get_integer (spec, "reward.parallel");
   for (gsize i = 0; entries[i] != NULL; i++)
     if (!add_part (reward, spec, entries[i], error))
       return NULL;
@@ -174,7 +200,21 @@ plumb_reward_free (PlumbReward *reward)
         part->function->close (part->state);
     }
   g_array_unref (reward->parts);
+  g_mutex_clear (&reward->mutex);
+  g_cond_clear (&reward->freed);
   g_free (reward);
+}
+
+guint
+plumb_reward_width (PlumbReward *reward)
+{
+  guint width = 1;
+
+  if (reward->parallel > 0)
+    return reward->parallel;
+  for (guint i = 0; i < reward->parts->len; i++)
+    width = MAX (width, most_at_once (g_array_index (reward->parts, Part, i).function));
+  return width;
 }
 
 guint
@@ -208,8 +248,24 @@ plumb_reward_needs_model (PlumbReward *reward)
   return FALSE;
 }
 
+/* Calls within the limit of the part. */
 static void
-score_part (const Part *part, const PlumbRewardInput *input, PlumbRewardScore *score)
+call (PlumbReward *reward, Part *part, const PlumbRewardInput *input, PlumbRewardScore *score)
+{
+  g_mutex_lock (&reward->mutex);
+  while (part->free == 0)
+    g_cond_wait (&reward->freed, &reward->mutex);
+  part->free--;
+  g_mutex_unlock (&reward->mutex);
+  part->function->score (part->state, input, score);
+  g_mutex_lock (&reward->mutex);
+  part->free++;
+  g_cond_broadcast (&reward->freed);
+  g_mutex_unlock (&reward->mutex);
+}
+
+static void
+score_part (PlumbReward *reward, Part *part, const PlumbRewardInput *input, PlumbRewardScore *score)
 {
   if (part->function->needs_answer && input->answer == NULL)
     {
@@ -217,7 +273,7 @@ score_part (const Part *part, const PlumbRewardInput *input, PlumbRewardScore *s
       score->reason = g_strdup_printf ("%s: the row has no answer", part->function->name);
       return;
     }
-  part->function->score (part->state, input, score);
+  call (reward, part, input, score);
 }
 
 void
@@ -229,17 +285,18 @@ plumb_reward_score (PlumbReward *reward,
   *score = (PlumbRewardScore){ 0 };
   for (guint i = 0; i < reward->parts->len; i++)
     {
-      const Part *part = &g_array_index (reward->parts, Part, i);
+      Part *part = &g_array_index (reward->parts, Part, i);
       PlumbRewardScore one = { 0 };
 
-      score_part (part, input, &one);
+      score_part (reward, part, input, &one);
       if (parts != NULL)
         parts[i] = one.failed ? NAN : one.value;
-      if (one.failed && !score->failed)
+      if (one.reason != NULL && (score->reason == NULL || (one.failed && !score->failed)))
         {
-          score->failed = TRUE;
+          g_free (score->reason);
           score->reason = g_steal_pointer (&one.reason);
         }
+      score->failed |= one.failed;
       score->value += one.failed ? 0 : part->weight * one.value;
       plumb_reward_score_clear (&one);
     }
