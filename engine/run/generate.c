@@ -11,6 +11,7 @@
 
 #include "engine/algo/shaping.h"
 #include "engine/core/error.h"
+#include "engine/reward/batch.h"
 #include "engine/run/experience-message.h"
 #include "engine/run/run-private.h"
 
@@ -91,6 +92,8 @@ plumb_batch_take (PlumbBatch *to, PlumbBatch *from, const int *groups, int n)
   to->kv_used = MAX (to->kv_used, from->kv_used);
   to->running = MAX (to->running, from->running);
   to->seconds += from->seconds;
+  to->reward_p50 = MAX (to->reward_p50, from->reward_p50);
+  to->reward_p99 = MAX (to->reward_p99, from->reward_p99);
 }
 
 /* The body of a GENERATE request. */
@@ -268,38 +271,83 @@ ask_reward_model (PlumbRun *run, const struct plumb_experience *e, double *score
   return TRUE;
 }
 
+/* The text of each response, and what is scored of it; strings stay with the batch. */
+static PlumbRewardInput *
+reward_inputs (PlumbRun *run, PlumbBatch *batch, const double *model_scores, GError **error)
+{
+  struct plumb_experience *e = batch->experience;
+  g_autofree PlumbRewardInput *inputs = g_new0 (PlumbRewardInput, e->sequences + 1);
+  batch->responses = g_new0 (char *, e->sequences + 1);
+  for (int s = 0; s < e->sequences; s++)
+    {
+      const PlumbDataRow *row = batch->data[s / batch->samples];
+      int first = e->offsets[s] + (int) row->prompt_ids->len;
+      gsize n = (gsize) (e->offsets[s + 1] - first);
+      batch->responses[s] = plumb_tokenizer_decode_after (run->tokenizer, e->ids + e->offsets[s], row->prompt_ids->len,
+                                                          e->ids + first, n, TRUE, error);
+      if (!batch->responses[s])
+        return NULL;
+      inputs[s] = (PlumbRewardInput) { .prompt = row->prompt, .response = batch->responses[s], .answer = row->answer,
+                                       .n_tokens = n, .model_score = model_scores[s] };
+    }
+  return g_steal_pointer (&inputs);
+}
+
+static gboolean
+keep_time (gpointer run, gsize done, gsize of)
+{
+  return plumb_run_tick (run, (gint64) done, (gint64) of);
+}
+
+/* One line for each kind of failure, not for each call. */
+static void
+tell_failures (PlumbRun *run, const PlumbBatch *batch)
+{
+  g_autoptr (GPtrArray) failures
+      = plumb_reward_failures (batch->scores, (gsize) batch->experience->sequences);
+  for (guint i = 0; i < failures->len; i++)
+    {
+      const PlumbRewardFailure *failure = g_ptr_array_index (failures, i);
+      plumb_telemetry_event (run->telemetry, PLUMB_EVENT_WARNING, "reward-failed", run->position.step,
+                             "%u of %d completions have no reward: %s", failure->count,
+                             batch->experience->sequences, failure->example);
+    }
+}
+
+/* Calls of the reward functions for all sequences. */
+static gboolean
+call_reward (PlumbRun *run, PlumbBatch *batch, const PlumbRewardInput *inputs, GError **error)
+{
+  gsize n = (gsize) batch->experience->sequences;
+  g_autofree double *seconds = g_new0 (double, n + 1);
+  PlumbRewardBatch work = { n, inputs, batch->scores, batch->parts, seconds };
+  if (!plumb_reward_score_batch (run->reward, &work, keep_time, run))
+    {
+      g_set_error (error, PLUMB_ERROR, PLUMB_EXIT_INTERRUPTED, "interrupted");
+      return FALSE;
+    }
+  batch->reward_p50 = plumb_reward_quantile (seconds, n, 0.5);
+  batch->reward_p99 = plumb_reward_quantile (seconds, n, 0.99);
+  tell_failures (run, batch);
+  return TRUE;
+}
+
 static gboolean
 score (PlumbRun *run, PlumbBatch *batch, GError **error)
 {
   struct plumb_experience *e = batch->experience;
   g_autofree double *model_scores = g_new (double, e->sequences + 1);
+  g_autofree PlumbRewardInput *inputs = NULL;
   batch->n_parts = run->reward ? plumb_reward_n_parts (run->reward) : 0;
-  batch->responses = g_new0 (char *, e->sequences + 1);
   batch->scores = g_new0 (PlumbRewardScore, e->sequences);
-  guint n_parts = batch->n_parts;
-  if (!ask_reward_model (run, e, model_scores, error))
+  batch->parts = g_new0 (double, (gsize) e->sequences * batch->n_parts + 1);
+  if (!ask_reward_model (run, e, model_scores, error) || !(inputs = reward_inputs (run, batch, model_scores, error))
+      || (run->reward && !call_reward (run, batch, inputs, error)))
     return FALSE;
-  batch->parts = g_new0 (double, (gsize) e->sequences * n_parts + 1);
   for (int s = 0; s < e->sequences; s++)
     {
-      const PlumbDataRow *row = batch->data[s / batch->samples];
-      int first = e->offsets[s] + (int) row->prompt_ids->len;
-      batch->responses[s] = plumb_tokenizer_decode_after (
-          run->tokenizer, e->ids + e->offsets[s], row->prompt_ids->len, e->ids + first,
-          (gsize) (e->offsets[s + 1] - first), TRUE, error);
-      if (!batch->responses[s])
-        return FALSE;
-      PlumbRewardInput input = { row->prompt, batch->responses[s], row->answer,
-                                 (gsize) (e->offsets[s + 1] - first), model_scores[s] };
-      if (run->reward)
-        plumb_reward_score (run->reward, &input, &batch->scores[s], batch->parts + (gsize) s * n_parts);
       e->scored[s] = !batch->scores[s].failed && isfinite (batch->scores[s].value);
       e->reward[s] = e->scored[s] ? batch->scores[s].value : 0;
-      if (!plumb_run_tick (run, s, e->sequences))
-        {
-          g_set_error (error, PLUMB_ERROR, PLUMB_EXIT_INTERRUPTED, "interrupted");
-          return FALSE;
-        }
     }
   shape (run, e);
   return TRUE;

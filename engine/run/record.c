@@ -76,6 +76,8 @@ record_rewards (PlumbRun *run, const PlumbBatch *batch)
   if (!run->reward)
     return; /* not measured */
   plumb_run_point (run, "reward/failed", 1 - (double) scored / e->sequences);
+  plumb_run_point (run, "reward/latency_p50", batch->reward_p50);
+  plumb_run_point (run, "reward/latency_p99", batch->reward_p99);
   if (scored == 0)
     return;
   double mean = sum / scored;

@@ -120,6 +120,7 @@ typedef struct
   PlumbRewardScore *scores; /* (sequences) */
   guint n_parts;     /* of the reward */
   double *parts;     /* (sequences, n_parts) */
+  double reward_p50, reward_p99; /* seconds that a call took */
   int asked;         /* prompts that were tried for these, with dynamic sampling */
   gint64 generated, prefill, shared; /* tokens */
   double kv_used, running;
