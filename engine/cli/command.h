@@ -24,6 +24,7 @@ int plumb_cmd_validate (int argc, char **argv, GError **error);
 int plumb_cmd_plan (int argc, char **argv, GError **error);
 int plumb_cmd_preview (int argc, char **argv, GError **error);
 int plumb_cmd_import (int argc, char **argv, GError **error);
+int plumb_cmd_eval (int argc, char **argv, GError **error);
 int plumb_cmd_status (int argc, char **argv, GError **error);
 int plumb_cmd_stop (int argc, char **argv, GError **error);
 int plumb_cmd_telemetry (int argc, char **argv, GError **error);

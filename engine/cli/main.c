@@ -17,6 +17,7 @@ static const PlumbCommand commands[] = {
   { "plan", plumb_cmd_plan, N_ ("say what a run will take: memory, disk and time") },
   { "preview", plumb_cmd_preview, N_ ("show the first rows of the data as the model will see them") },
   { "import", plumb_cmd_import, N_ ("make a spec from an OpenRLHF command line") },
+  { "eval", plumb_cmd_eval, N_ ("measure a model on held-out data") },
   { "status", plumb_cmd_status, N_ ("show the state of a run, or of all runs") },
   { "stop", plumb_cmd_stop, N_ ("stop a run after its step, with a checkpoint; or kill it") },
   { "run", plumb_cmd_run, N_("train as a spec says") },

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <glib/gstdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "engine/core/error.h"
@@ -112,16 +113,68 @@ find_stop_ids (PlumbSpec *spec, PlumbTokenizer *tokenizer, GError **error)
   return g_steal_pointer (&ids);
 }
 
+static void
+eval_set_free (gpointer data)
+{
+  PlumbEvalSet *self = data;
+  g_free (self->name);
+  g_clear_pointer (&self->set, plumb_data_set_unref);
+  g_free (self);
+}
+
+/* "data/gsm8k.test.jsonl" is called gsm8k.test, "builtin:arithmetic" arithmetic; a second of a name gets a number. */
+static char *
+name_of_set (const char *path, GPtrArray *others)
+{
+  static const char *const suffixes[] = { ".gz", ".zst", ".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".txt" };
+  g_autofree char *base = g_path_get_basename (path);
+  char *colon = strrchr (base, ':');
+  g_autofree char *name = g_strdup (colon ? colon + 1 : base);
+  guint same = 0;
+  for (gsize i = 0; i < G_N_ELEMENTS (suffixes); i++)
+    if (g_str_has_suffix (name, suffixes[i]) && strlen (name) > strlen (suffixes[i]))
+      name[strlen (name) - strlen (suffixes[i])] = '\0';
+  g_strdelimit (name, "/", '-');
+  for (guint i = 0; i < others->len; i++)
+    same += g_str_has_prefix (((PlumbEvalSet *) g_ptr_array_index (others, i))->name, name);
+  return same ? g_strdup_printf ("%s-%u", name, same + 1) : g_strdup (name);
+}
+
 static PlumbDataSet *
-open_data (PlumbRunInputs *in, const char *key, PlumbDataPurpose purpose, GError **error)
+open_one (PlumbRunInputs *in, const char *key, const char *only, PlumbDataPurpose purpose, GError **error)
 {
   g_auto (PlumbDataOptions) options = { 0 };
-  if (!plumb_spec_has_value (in->spec, key))
-    return NULL;
   plumb_data_options_from_spec (&options, in->spec, key, purpose);
+  if (only)
+    {
+      const char *paths[] = { only, NULL };
+      g_strfreev (options.paths);
+      options.paths = g_strdupv ((char **) paths);
+    }
   options.keys.need_answer = purpose != PLUMB_DATA_WARMUP && in->reward && plumb_reward_needs_answer (in->reward);
   options.chat = in->chat;
   return plumb_data_set_open (&options, in->tokenizer, in->reports, error);
+}
+
+/* Each path of data.eval is a set of its own. */
+static gboolean
+open_evals (PlumbRunInputs *in, GError **error)
+{
+  g_auto (GStrv) paths = plumb_spec_get_list (in->spec, "data.eval");
+  in->evals = g_ptr_array_new_with_free_func (eval_set_free);
+  for (gsize i = 0; paths[i]; i++)
+    {
+      double weight;
+      g_autofree char *path = plumb_spec_split_weight (paths[i], &weight);
+      PlumbDataSet *set = open_one (in, "data.eval", path, PLUMB_DATA_EVAL, error);
+      if (!set)
+        return FALSE;
+      PlumbEvalSet *eval = g_new0 (PlumbEvalSet, 1);
+      eval->set = set;
+      eval->name = name_of_set (path, in->evals);
+      g_ptr_array_add (in->evals, eval);
+    }
+  return TRUE;
 }
 
 /* The chat template that the spec names, or the model's. */
@@ -143,14 +196,13 @@ open_all_data (PlumbRunInputs *in, GError **error)
   gboolean online = plumb_recipe (plumb_spec_algorithm (in->spec))->online;
   if (!open_chat (in, error))
     return FALSE;
-  in->train = open_data (in, "data.train", PLUMB_DATA_TRAIN, error);
+  in->train = open_one (in, "data.train", NULL, PLUMB_DATA_TRAIN, error);
   if (!in->train)
     return FALSE;
-  if (plumb_spec_has_value (in->spec, "data.eval")
-      && !(in->eval = open_data (in, "data.eval", PLUMB_DATA_EVAL, error)))
+  if (!open_evals (in, error))
     return FALSE;
   if (online && plumb_spec_get_integer (in->spec, "warmup.steps") > 0
-      && !(in->warmup = open_data (in, "warmup.data", PLUMB_DATA_WARMUP, error)))
+      && !(in->warmup = open_one (in, "warmup.data", NULL, PLUMB_DATA_WARMUP, error)))
     return FALSE;
   return TRUE;
 }
@@ -255,7 +307,7 @@ plumb_run_inputs_clear (PlumbRunInputs *in)
   g_clear_pointer (&in->chat, plumb_template_unref);
   g_clear_pointer (&in->stop_ids, g_array_unref);
   g_clear_pointer (&in->train, plumb_data_set_unref);
-  g_clear_pointer (&in->eval, plumb_data_set_unref);
+  g_clear_pointer (&in->evals, g_ptr_array_unref);
   g_clear_pointer (&in->warmup, plumb_data_set_unref);
   g_clear_pointer (&in->reward, plumb_reward_free);
   g_clear_pointer (&in->reports, g_ptr_array_unref);

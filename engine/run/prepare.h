@@ -13,7 +13,8 @@ typedef struct
   PlumbTokenizer *tokenizer;
   PlumbTemplate *chat; /* NULL: the model has none */
   GArray *stop_ids; /* gint32 */
-  PlumbDataSet *train, *eval, *warmup; /* NULL: none */
+  PlumbDataSet *train, *warmup; /* NULL: none */
+  GPtrArray *evals;             /* of PlumbEvalSet, one for each path of data.eval */
   PlumbReward *reward;                 /* NULL: offline */
   double reward_mean, reward_deviation; /* of the reward model's scores: 0 and 1 unless they are normalised */
   GPtrArray *reports;                  /* of PlumbProblem: rows that were left out */

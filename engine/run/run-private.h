@@ -57,6 +57,13 @@ typedef struct
   gint64 step;
 } PlumbLatest;
 
+/* A set of held-out data and what its metrics are called: eval/NAME/... */
+typedef struct
+{
+  char *name;
+  PlumbDataSet *set;
+} PlumbEvalSet;
+
 typedef struct _PlumbRun PlumbRun;
 
 struct _PlumbRun
@@ -65,6 +72,7 @@ struct _PlumbRun
   char *dir;
   PlumbAlgorithm algorithm;
   const PlumbRecipe *recipe;
+  gboolean alone;                           /* nothing is trained: the model is only measured */
   int lock;
   PlumbRunStatus *status;
   PlumbTelemetry *telemetry;
@@ -72,7 +80,9 @@ struct _PlumbRun
   PlumbCrew *crew;
   PlumbTokenizer *tokenizer;
   PlumbReward *reward;                      /* NULL: offline */
-  PlumbDataSet *train, *eval, *warmup;      /* NULL: none */
+  PlumbDataSet *train, *warmup;             /* NULL: none */
+  PlumbDataSet *eval;                       /* the first of `evals`; NULL: none */
+  GPtrArray *evals;                         /* of PlumbEvalSet */
   PlumbDataCursor *cursor;                  /* in the present stage's data */
   PlumbPosition position;
   gint64 steps[2];                          /* of each stage; supervised: at most */
@@ -151,7 +161,7 @@ gboolean plumb_run_online_step (PlumbRun *run, GError **error);
 gboolean plumb_run_supervised_step (PlumbRun *run, GError **error);
 /* Loss and more of the first rows of held-out data, without training. */
 gboolean plumb_run_supervised_evaluate (PlumbRun *run, PlumbDataSet *set, const char *name, int rows,
-                                        GError **error);
+                                        double *accuracy, GError **error);
 /* Mean and unbiased deviation of a reward model's scores over the first rows of its data, for its config.json. */
 gboolean plumb_run_measure_scores (PlumbRun *run, double *mean, double *deviation, GError **error);
 /* Whether the supervised stage is a warm-up, not the run itself. */

@@ -49,27 +49,24 @@ open_cursor (PlumbRun *run, GError **error)
   return FALSE;
 }
 
-static char *
-eval_name (PlumbRun *run)
-{
-  g_auto (GStrv) paths = plumb_spec_get_list (run->spec, run->eval ? "data.eval" : "data.train");
-  double weight;
-  g_autofree char *path = plumb_spec_split_weight (paths[0] ? paths[0] : "data", &weight);
-  g_autofree char *base = g_path_get_basename (path);
-  char *colon = strrchr (base, ':'), *dot = strchr (base, '.');
-  if (dot && dot != base)
-    *dot = '\0';
-  return g_strdup (colon ? colon + 1 : base);
-}
-
+/* Every set of held-out data; position.pass1 is that of the first. Without any, the first rows of the training data. */
 static gboolean
 measure (PlumbRun *run, int prompts, int samples, double temperature, GError **error)
 {
-  g_autofree char *name = eval_name (run);
-  if (!run->recipe->online)
-    return plumb_run_supervised_evaluate (run, run->eval, name, prompts, error);
-  return plumb_run_evaluate (run, run->eval ? run->eval : run->train, name, prompts, samples, temperature,
-                             &run->position.pass1, error);
+  double first = run->position.pass1, pass1 = first;
+  PlumbEvalSet training = { (char *) "train", run->train };
+  for (guint i = 0; i < MAX (1, run->evals->len); i++)
+    {
+      const PlumbEvalSet *eval = run->evals->len ? g_ptr_array_index (run->evals, i) : &training;
+      gboolean ok = run->recipe->online
+                        ? plumb_run_evaluate (run, eval->set, eval->name, prompts, samples, temperature, &pass1, error)
+                        : plumb_run_supervised_evaluate (run, eval->set, eval->name, prompts, &pass1, error);
+      if (!ok)
+        return FALSE;
+      first = i == 0 ? pass1 : first;
+    }
+  run->position.pass1 = first;
+  return TRUE;
 }
 
 gboolean
@@ -305,6 +302,7 @@ open_worker (PlumbRun *run, const PlumbRunInputs *in, GError **error)
   if (!plumb_run_make_settings (&settings, in, run->dir, error)
       || !plumb_spec_save_resolved (run->spec, resolved, error))
     return FALSE;
+  settings.measure_only = run->alone;
   run->reference_kept = settings.reference_from_policy;
   run->crew = plumb_crew_start (plumb_telemetry_attempt (run->telemetry), error);
   if (!run->crew)
@@ -351,7 +349,8 @@ take_inputs (PlumbRun *run, PlumbRunInputs *in)
   run->tokenizer = in->tokenizer;
   run->stop_ids = in->stop_ids;
   run->train = in->train;
-  run->eval = in->eval;
+  run->evals = in->evals;
+  run->eval = in->evals->len ? ((PlumbEvalSet *) g_ptr_array_index (in->evals, 0))->set : NULL;
   run->warmup = in->warmup;
   run->reward = in->reward;
   run->reward_mean = in->reward_mean;
@@ -392,7 +391,8 @@ begin (PlumbRun *run, PlumbRunInputs *in, gint64 from_step, GError **error)
     }
   if (!open_cursor (run, error))
     return FALSE;
-  gboolean fresh_online = run->position.stage == PLUMB_STAGE_ONLINE && run->position.step == 0;
+  gboolean fresh_online
+      = run->position.stage == PLUMB_STAGE_ONLINE && run->position.step == 0 && !run->alone;
   return !fresh_online || plumb_run_show (run, FALSE, error);
 }
 
@@ -532,6 +532,55 @@ plumb_run_execute (PlumbSpec *spec, const char *dir, gboolean resume, gboolean d
   return code;
 }
 
+static int
+compare_lines (gconstpointer a, gconstpointer b)
+{
+  return strcmp (*(char *const *) a, *(char *const *) b);
+}
+
+static void
+list_results (PlumbRun *run, GPtrArray *results)
+{
+  GHashTableIter iter;
+  gpointer name, latest;
+  g_hash_table_iter_init (&iter, run->latest);
+  while (g_hash_table_iter_next (&iter, &name, &latest))
+    if (g_str_has_prefix (name, "eval/"))
+      g_ptr_array_add (results, g_strdup_printf ("%s %.9g", (char *) name, ((PlumbLatest *) latest)->value));
+  g_ptr_array_sort (results, compare_lines);
+}
+
+gboolean
+plumb_run_evaluate_alone (PlumbSpec *spec, const char *dir, GPtrArray *results, GError **error)
+{
+  PlumbRun *run = run_new (spec, dir, FALSE);
+  g_auto (PlumbRunInputs) inputs = { 0 };
+  g_autoptr (GError) failure = NULL;
+  run->alone = TRUE;
+  plumb_run_install_signals ();
+  gboolean appeared = appear (run, 0, &failure);
+  if (appeared && begin (run, &inputs, 0, &failure)
+      && measure (run, (int) plumb_spec_get_integer (spec, "eval.max_prompts"),
+                  (int) plumb_spec_get_integer (spec, "eval.samples"),
+                  plumb_spec_get_real (spec, "eval.temperature"), &failure))
+    list_results (run, results);
+  if (appeared)
+    disappear (run, FALSE, failure);
+  plumb_telemetry_close (run->telemetry, NULL);
+  run_free (run);
+  if (!failure)
+    return TRUE;
+  g_propagate_error (error, g_steal_pointer (&failure));
+  return FALSE;
+}
+
+static void
+take_notes (PlumbDataSet *set, GPtrArray *notes)
+{
+  while (set && notes && plumb_data_set_notes (set)->len > 0)
+    g_ptr_array_add (notes, g_ptr_array_steal_index (plumb_data_set_notes (set), 0));
+}
+
 void
 plumb_run_preflight (PlumbSpec *spec, GPtrArray *problems, GPtrArray *left_out, GPtrArray *notes)
 {
@@ -547,8 +596,8 @@ plumb_run_preflight (PlumbSpec *spec, GPtrArray *problems, GPtrArray *left_out, 
     plumb_remove_tree (scratch, NULL);
   if (left_out && inputs.reports)
     g_ptr_array_extend_and_steal (left_out, g_steal_pointer (&inputs.reports));
-  PlumbDataSet *sets[] = { inputs.train, inputs.eval, inputs.warmup };
-  for (gsize i = 0; notes && i < G_N_ELEMENTS (sets); i++)
-    while (sets[i] && plumb_data_set_notes (sets[i])->len > 0)
-      g_ptr_array_add (notes, g_ptr_array_steal_index (plumb_data_set_notes (sets[i]), 0));
+  take_notes (inputs.train, notes);
+  for (guint i = 0; inputs.evals && i < inputs.evals->len; i++)
+    take_notes (((PlumbEvalSet *) g_ptr_array_index (inputs.evals, i))->set, notes);
+  take_notes (inputs.warmup, notes);
 }

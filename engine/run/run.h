@@ -10,6 +10,10 @@ G_BEGIN_DECLS
  * the exit code; with an error set it follows from that. */
 int plumb_run_execute (PlumbSpec *spec, const char *dir, gboolean resume, gboolean detached, GError **error);
 
+/* Measures a spec's model on its data.eval without training, in the folder `dir`. `results` gets a line
+ * "metric value" (transfer full) for each metric that was measured. */
+gboolean plumb_run_evaluate_alone (PlumbSpec *spec, const char *dir, GPtrArray *results, GError **error);
+
 /* Opens everything that the run reads, in a scratch folder, and appends what is wrong to `problems`: with the
  * settings' own problems this is the preflight. `left_out` (NULL: not wanted) gets the rows of data that are
  * not used, `notes` (NULL: not wanted) what else a user should know of the data. */

@@ -28,7 +28,7 @@ typedef struct
   double *real;
 } Number;
 
-#define N_NUMBERS 19
+#define N_NUMBERS 20
 
 static void
 list_numbers (PlumbWorkerSettings *s, int *type, Number numbers[N_NUMBERS])
@@ -38,6 +38,7 @@ list_numbers (PlumbWorkerSettings *s, int *type, Number numbers[N_NUMBERS])
     { "deterministic", &s->deterministic, NULL },
     { "reference-from-policy", &s->reference_from_policy, NULL },
     { "scalar", &s->scalar, NULL },
+    { "measure-only", &s->measure_only, NULL },
     { "seed", &s->seed, NULL },
     { "max-length", &s->max_length, NULL },
     { "vocabulary", &s->vocabulary, NULL },
@@ -176,6 +177,11 @@ plumb_memory_plan_make (PlumbMemoryPlan *plan, const PlumbWorkerSettings *s, Plu
       = plumb_trainer_activation_bytes (config, s->type, positions, s->tokens_per_micro_batch, TRUE);
   plan->workspace = plumb_worker_workspace (s, config);
   plan->checkpoint = in_host ? plan->state - plan->state / (s->type == DEV_BF16 ? 4 : 3) : 0; /* all but the gradients */
+  if (s->measure_only)
+    {
+      plan->state = plan->checkpoint = 0;
+      plan->activations = plumb_trainer_activation_bytes (config, s->type, positions, s->tokens_per_micro_batch, FALSE);
+    }
   if (s->reference)
     plan->reference = plan->weights;
   if (!plan_scalars (plan, s, device, error))

@@ -17,6 +17,7 @@ typedef struct
   gboolean reference_from_policy; /* the reference is what the policy is when its stage begins */
   char *critic;        /* NULL: none */
   char *reward;        /* NULL: none */
+  gboolean measure_only; /* no gradients and no optimizer */
   gboolean scalar;     /* the policy itself has a scalar head: a reward model in training */
   int seed;            /* of fresh heads */
   enum dev_type type;

@@ -240,7 +240,8 @@ plumb_run_measure_scores (PlumbRun *run, double *mean, double *deviation, GError
 }
 
 gboolean
-plumb_run_supervised_evaluate (PlumbRun *run, PlumbDataSet *set, const char *name, int n, GError **error)
+plumb_run_supervised_evaluate (PlumbRun *run, PlumbDataSet *set, const char *name, int n, double *accuracy,
+                               GError **error)
 {
   struct plumb_loss_statistics st = { 0 };
   PlumbLossSpec loss = plumb_recipe_loss (run->spec, 0);
@@ -254,8 +255,8 @@ plumb_run_supervised_evaluate (PlumbRun *run, PlumbDataSet *set, const char *nam
   eval_point (run, name, "loss", st.loss);
   if (run->recipe->pairs)
     {
-      run->position.pass1 = st.accurate / MAX (1, st.answers);
-      eval_point (run, name, "accuracy", run->position.pass1);
+      *accuracy = st.accurate / MAX (1, st.answers);
+      eval_point (run, name, "accuracy", *accuracy);
       eval_point (run, name, "margin", st.margin / MAX (1, st.answers));
     }
   else if (st.n_chosen > 0 && st.n_rejected > 0)

@@ -64,11 +64,12 @@ static gboolean
 open_trainer (PlumbWorker *self, PlumbModel *model, const char *dir, PlumbTrainer **trainer, GError **error)
 {
   const PlumbWorkerSettings *s = &self->settings;
-  *trainer = plumb_trainer_new (model, &s->optimizer, s->tokens_per_micro_batch, error);
+  *trainer = s->measure_only ? plumb_trainer_new_scorer (model, s->tokens_per_micro_batch, error)
+                             : plumb_trainer_new (model, &s->optimizer, s->tokens_per_micro_batch, error);
   if (!*trainer)
     return FALSE;
   plumb_trainer_set_progress (*trainer, plumb_worker_report_progress, self);
-  if (s->type != DEV_BF16)
+  if (s->type != DEV_BF16 || s->measure_only)
     return TRUE;
   g_autoptr (PlumbSafetensors) tensors = plumb_safetensors_open_model (dir, error);
   return tensors && plumb_trainer_load_master (*trainer, tensors, error);

@@ -157,6 +157,44 @@ test_devices (Engine *engine, gconstpointer data)
   assert_has (engine->err, "qwen2.5-1.5b");
 }
 
+/* Every set of held-out data has its own figures, and nothing is left behind. */
+static void
+test_eval (Engine *engine, gconstpointer data)
+{
+  g_autoptr (JsonParser) parser = json_parser_new ();
+
+  engine_write (engine, "a.jsonl", "{\"prompt\": \"1+1=\", \"answer\": \"2\"}\n{\"prompt\": \"1+2=\", \"answer\": \"3\"}\n");
+  engine_write (engine, "b.jsonl", "{\"prompt\": \"2+2=\", \"answer\": \"4\"}\n");
+  if (engine_call (engine, "eval $SPECS/grpo.spec --json --set data.eval=a.jsonl,b.jsonl") != 0)
+    g_error ("%s%s", engine->out, engine->err);
+  JsonObject *results = parse (parser, engine->out);
+  g_assert_true (json_object_has_member (results, "eval/a/pass1"));
+  g_assert_true (json_object_has_member (results, "eval/a/passk"));
+  g_assert_true (json_object_has_member (results, "eval/b/pass1"));
+  g_assert_cmpint (engine_shell (engine, "test -z \"$(ls \"$XDG_STATE_HOME/plumbline/runs\" 2>/dev/null)\""), ==, 0);
+  g_assert_cmpint (engine_call (engine, "eval $SPECS/grpo.spec --set data.eval=nowhere.jsonl"), ==, 3);
+}
+
+/* Memory without a trial; with one, the seconds of a step too. */
+static void
+test_plan (Engine *engine, gconstpointer data)
+{
+  g_autoptr (JsonParser) parser = json_parser_new ();
+
+  if (engine_call (engine, "plan $SPECS/grpo.spec --json --no-trial") != 0)
+    g_error ("%s%s", engine->out, engine->err);
+  JsonObject *plan = parse (parser, engine->out);
+  g_assert_cmpfloat (json_object_get_double_member (plan, "memory_bytes"), >, 1e6);
+  g_assert_true (json_object_get_null_member (plan, "online_step_seconds"));
+  if (engine_call (engine, "plan $SPECS/warmup.spec --json") != 0)
+    g_error ("%s%s", engine->out, engine->err);
+  plan = parse (parser, engine->out);
+  g_assert_cmpfloat (json_object_get_double_member (plan, "online_step_seconds"), >, 0);
+  g_assert_cmpfloat (json_object_get_double_member (plan, "supervised_step_seconds"), >, 0);
+  g_assert_cmpfloat (json_object_get_double_member (plan, "total_seconds"), >, 0);
+  g_assert_cmpint (engine_call (engine, "plan $SPECS/grpo.spec --set model.max_length=9"), ==, 3);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -167,5 +205,7 @@ main (int argc, char **argv)
   ENGINE_TEST ("/cli/telemetry", test_telemetry);
   ENGINE_TEST ("/cli/tokenize", test_tokenize);
   ENGINE_TEST ("/cli/devices", test_devices);
+  ENGINE_TEST ("/cli/eval", test_eval);
+  ENGINE_TEST ("/cli/plan", test_plan);
   return g_test_run ();
 }
