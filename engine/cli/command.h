@@ -31,6 +31,7 @@ int plumb_cmd_telemetry (int argc, char **argv, GError **error);
 int plumb_cmd_tokenize (int argc, char **argv, GError **error);
 int plumb_cmd_detokenize (int argc, char **argv, GError **error);
 int plumb_cmd_render (int argc, char **argv, GError **error);
+int plumb_cmd_score (int argc, char **argv, GError **error);
 int plumb_cmd_run (int argc, char **argv, GError **error);
 int plumb_cmd_export (int argc, char **argv, GError **error);
 int plumb_cmd_generate (int argc, char **argv, GError **error);

@@ -30,6 +30,7 @@ static const PlumbCommand commands[] = {
   { "tokenize", plumb_cmd_tokenize, N_ ("JSON lines of text to token ids") },
   { "detokenize", plumb_cmd_detokenize, N_ ("JSON lines of token ids to text") },
   { "render", plumb_cmd_render, N_ ("JSON lines of messages to text, by a chat template") },
+  { "score", plumb_cmd_score, N_ ("score responses in a file by the rewards of a spec") },
   { "telemetry", plumb_cmd_telemetry, N_ ("print what a run recorded as JSON lines") },
 };
 

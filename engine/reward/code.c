@@ -427,6 +427,7 @@ static const char *const code_options[] = { "time", "memory", "python", "partial
 const PlumbRewardFunction plumb_reward_code = {
   .name = "code",
   .options = code_options,
+  .needs_row = TRUE,
   .limit = PLUMB_REWARD_CORES,
   .open = open_code,
   .score = score_code,

@@ -474,7 +474,39 @@ read_argument (Reader *reader)
   return fail (reader);
 }
 
-/* Elements between brackets or at the top, divided by commas: spelled and in order. */
+/* "and", within \text or not, between two elements. */
+static gboolean
+take_and (Reader *reader)
+{
+  const char *start = reader->next, *c;
+  gboolean marked;
+
+  skip_blanks (reader);
+  c = reader->next;
+  marked = *c == PLUMB_ANSWER_TEXT_MARK;
+  for (c += marked; g_ascii_isspace (*c); c++)
+    continue;
+  if (g_str_has_prefix (c, "and") && !g_ascii_isalpha (c[3]))
+    {
+      for (c += 3; g_ascii_isspace (*c); c++)
+        continue;
+      reader->next = c + (marked && *c == PLUMB_ANSWER_TEXT_MARK);
+      if (!marked || *c == PLUMB_ANSWER_TEXT_MARK)
+        return TRUE;
+    }
+  reader->next = start;
+  return FALSE;
+}
+
+static gboolean
+take_separator (Reader *reader)
+{
+  gboolean comma = take (reader, ",");
+
+  return take_and (reader) || comma;
+}
+
+/* Elements between brackets or at the top, divided by commas or "and": spelled and in order. */
 static GPtrArray *
 read_elements (Reader *reader, Sum *last)
 {
@@ -488,7 +520,7 @@ read_elements (Reader *reader, Sum *last)
       if (last != NULL)
         *last = element;
     }
-  while (!reader->failed && take (reader, ","));
+  while (!reader->failed && take_separator (reader));
   return elements;
 }
 
@@ -768,6 +800,11 @@ factor_follows (Reader *reader)
   reader->next = start;
   if (relation != NULL)
     return FALSE;
+  if (take_and (reader))
+    {
+      reader->next = start;
+      return FALSE;
+    }
   skip_blanks (reader);
   follows = g_ascii_isalpha (*reader->next) || strchr ("([{\x01", *reader->next) != NULL
             || command_length (reader->next) > 0 || g_str_has_prefix (reader->next, "\\{");
@@ -851,10 +888,12 @@ read_relation (Reader *reader)
   left = read_sum (reader);
   while (!reader->failed && (relation = take_relation (reader)) != NULL)
     {
-      Sum right = read_sum (reader);
+      const char *one = spell (reader, left), *other = spell (reader, read_sum (reader));
+      gboolean either = g_str_equal (relation, "\\cup") || g_str_equal (relation, "\\cap");
+      gboolean swap = either && strcmp (one, other) > 0;
 
-      left = of_symbol (reader, keep (reader, g_strdup_printf ("[%s %s %s]", spell (reader, left),
-                                                               relation, spell (reader, right))));
+      left = of_symbol (reader, keep (reader, g_strdup_printf ("[%s %s %s]", swap ? other : one,
+                                                               relation, swap ? one : other)));
     }
   reader->depth--;
   return left;

@@ -19,6 +19,7 @@ typedef struct
   const char *name;
   const char *const *options; /* names that [reward NAME] may hold, NULL-terminated */
   gboolean needs_answer;
+  gboolean needs_row; /* more keys of the row than its answer */
   PlumbRewardLimit limit;
   /* Checks the options and makes what `score` needs; `*state` may stay NULL. */
   gboolean (*open) (PlumbSpec *spec, gpointer *state, GError **error);

@@ -240,6 +240,15 @@ plumb_reward_needs_answer (PlumbReward *reward)
 }
 
 gboolean
+plumb_reward_needs_row (PlumbReward *reward)
+{
+  for (guint i = 0; i < reward->parts->len; i++)
+    if (g_array_index (reward->parts, Part, i).function->needs_row)
+      return TRUE;
+  return FALSE;
+}
+
+gboolean
 plumb_reward_needs_model (PlumbReward *reward)
 {
   for (guint i = 0; i < reward->parts->len; i++)

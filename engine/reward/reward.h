@@ -42,6 +42,9 @@ const char *plumb_reward_part_name (PlumbReward *reward, guint part);
 /* Does a function compare with the row's answer? Then rows without one are broken. */
 gboolean plumb_reward_needs_answer (PlumbReward *reward);
 
+/* Does a function read more of a row than its answer? Then PlumbRewardInput.row is worth giving. */
+gboolean plumb_reward_needs_row (PlumbReward *reward);
+
 /* Is one of them the reward model? Then every input brings its score. */
 gboolean plumb_reward_needs_model (PlumbReward *reward);
 

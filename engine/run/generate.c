@@ -288,7 +288,7 @@ reward_inputs (PlumbRun *run, PlumbBatch *batch, const double *model_scores, GEr
       if (!batch->responses[s])
         return NULL;
       inputs[s] = (PlumbRewardInput) { .prompt = row->prompt, .response = batch->responses[s], .answer = row->answer,
-                                       .n_tokens = n, .model_score = model_scores[s] };
+                                       .n_tokens = n, .model_score = model_scores[s], .row = row->row };
     }
   return g_steal_pointer (&inputs);
 }

@@ -152,6 +152,7 @@ open_one (PlumbRunInputs *in, const char *key, const char *only, PlumbDataPurpos
       options.paths = g_strdupv ((char **) paths);
     }
   options.keys.need_answer = purpose != PLUMB_DATA_WARMUP && in->reward && plumb_reward_needs_answer (in->reward);
+  options.keys.keep_row = in->reward && plumb_reward_needs_row (in->reward);
   options.chat = in->chat;
   return plumb_data_set_open (&options, in->tokenizer, in->reports, error);
 }

@@ -14,7 +14,7 @@ void
 plumb_data_text_clear (PlumbDataText *text)
 {
   GString **strings[] = { &text->prompt, &text->answer, &text->response, &text->rejected,
-                          &text->margin, &text->label,  &text->system };
+                          &text->margin, &text->label,  &text->system, &text->row };
 
   for (gsize i = 0; i < G_N_ELEMENTS (strings); i++)
     {
@@ -219,6 +219,7 @@ typedef struct
   JsonArray **turns; /* takes messages; NULL: only texts are meant */
   JsonNode **node;   /* takes anything; NULL: no */
   gboolean needed;
+  gboolean may_be_empty;
   gboolean list;     /* a list of scalars is a text too */
   const char *wrong; /* type that was found instead of a scalar */
   char *fault;       /* what is wrong with messages */
@@ -379,7 +380,7 @@ check_wanted (const Wanted *wanted, GHashTable *seen, PlumbRowFault *fault)
           fault, g_strdup_printf ("%s is missing", wanted->key),
           nearest != NULL ? g_strdup_printf ("the nearest key of the row is %s", nearest) : NULL);
     }
-  if (wanted->string != NULL && *wanted->string != NULL && (*wanted->string)->len == 0)
+  if (!wanted->may_be_empty && wanted->string != NULL && *wanted->string != NULL && (*wanted->string)->len == 0)
     return fault_at (fault, g_strdup_printf ("%s is empty", wanted->key), NULL);
   return TRUE;
 }
@@ -488,7 +489,7 @@ plumb_data_json_read (const char *line,
     { keys->messages, NULL, &text->turns, .needed = TRUE },
     { keys->prompt, &text->prompt, &text->turns, .needed = keys->messages == NULL, .list = keys->context != NULL },
     { keys->answer, &text->answer, .needed = keys->need_answer },
-    { keys->response, &text->response, &text->response_turns, .needed = answered },
+    { keys->response, &text->response, &text->response_turns, .needed = answered, .may_be_empty = keys->scored },
     { keys->rejected, &text->rejected, &text->rejected_turns, .needed = keys->need_pair },
     { keys->margin, &text->margin },
     { keys->label, &text->label, .needed = keys->need_label },

@@ -230,7 +230,7 @@ plumb_data_json_choose (PlumbDataKeys *keys, GHashTable *seen)
   prompted = keys->messages == NULL && !keys->need_pair && !(keys->need_label && keys->prompt == NULL && keys->response != NULL);
   Choice choices[] = {
     { "data.messages_key", "messages", &keys->messages, messages_names, keys->format == PLUMB_DATA_MESSAGES, NULL },
-    { "data.prompt_key", "prompt", &keys->prompt, prompt_names, prompted, &keys->answer },
+    { "data.prompt_key", "prompt", &keys->prompt, prompt_names, prompted && !keys->scored, &keys->answer },
     { "data.answer_key", "answer", &keys->answer, answer_names, keys->need_answer, &keys->prompt },
     { keys->need_pair ? "data.chosen_key" : "data.response_key", keys->need_pair ? "chosen" : "response",
       &keys->response, keys->need_pair ? chosen_names : response_names, keys->need_pair || answered,

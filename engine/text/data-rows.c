@@ -344,6 +344,8 @@ plumb_data_source_get (PlumbDataSource *source, gsize index, PlumbDataText *text
                    source->name, row->line, fault.message);
       return FALSE;
     }
+  else if (source->keys.keep_row)
+    text->row = g_string_new_len (source->data + row->offset, row->length);
   return TRUE;
 }
 

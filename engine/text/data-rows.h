@@ -46,6 +46,8 @@ typedef struct
   PlumbDataFormat format;
   gboolean need_answer, need_response; /* a row without it is broken */
   gboolean need_pair, need_label;
+  gboolean scored; /* for rewards alone: a row needs no prompt, and a response may be empty */
+  gboolean keep_row; /* PlumbDataText.row is filled */
   gboolean prompts_only; /* a conversation is taken up to the last assistant turn, without it */
 } PlumbDataKeys;
 
@@ -66,6 +68,7 @@ typedef struct
   JsonArray *response_turns; /* answers as messages; NULL: text, or none */
   JsonArray *rejected_turns;
   JsonNode *tools;
+  GString *row; /* the whole row as JSON, if keys.keep_row; NULL: it is none */
 } PlumbDataText;
 
 void plumb_data_text_clear (PlumbDataText *text);

@@ -251,6 +251,7 @@ plumb_data_row_build (PlumbDataSet *set,
   row->line = plumb_data_source_line (source, index);
   row->margin = text.margin != NULL ? plumb_data_number (text.margin->str) : 0;
   row->answer = text.answer != NULL ? plumb_data_shown (text.answer) : NULL;
+  row->row = text.row != NULL ? plumb_data_shown (text.row) : NULL;
   if (text.label != NULL)
     plumb_data_label (text.label->str, &row->liked);
   if (is_chat (set, &text)

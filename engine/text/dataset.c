@@ -112,6 +112,7 @@ plumb_data_row_free (PlumbDataRow *row)
   g_free (row->prompt);
   g_free (row->answer);
   g_free (row->response);
+  g_free (row->row);
   g_free (row->rejected);
   g_clear_pointer (&row->prompt_ids, g_array_unref);
   g_clear_pointer (&row->response_ids, g_array_unref);

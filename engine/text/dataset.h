@@ -81,6 +81,7 @@ struct _PlumbDataRow
   char *prompt;         /* what is shown: after data.prompt_template; a conversation after the chat template */
   char *answer;         /* NULL: none */
   char *response;       /* NULL: none */
+  char *row;            /* the whole row as JSON, if keys.keep_row; NULL: it is none */
   GArray *prompt_ids;   /* gint32, with BOS; up to the first trained token where there is a response */
   GArray *response_ids; /* gint32, ends with what ends a turn; NULL: no response */
   char *rejected;       /* the worse answer of a pair; NULL: none */
