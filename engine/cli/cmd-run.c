@@ -56,6 +56,18 @@ find_spec (const Options *o, const char *path, GPtrArray *problems, GError **err
   return g_steal_pointer (&spec);
 }
 
+/* Says what differs from the settings that the run had; FALSE where something may not. */
+static gboolean
+tell_changes (const char *run, PlumbSpec *spec, GError **error)
+{
+  g_autoptr (GPtrArray) changes = g_ptr_array_new_with_free_func (g_free);
+  if (!plumb_run_check_resume (run, spec, changes, error))
+    return FALSE;
+  for (guint i = 0; i < changes->len; i++)
+    g_printerr (_ ("changed: %s\n"), (char *) g_ptr_array_index (changes, i));
+  return TRUE;
+}
+
 /* The folder of the run: made new, or that of the run which goes on. */
 static char *
 find_folder (const Options *o, PlumbSpec *spec, GError **error)
@@ -70,6 +82,8 @@ find_folder (const Options *o, PlumbSpec *spec, GError **error)
                        "%s is running in another engine; stop it first", run);
           g_clear_pointer (&run, g_free);
         }
+      if (run && !tell_changes (run, spec, error))
+        g_clear_pointer (&run, g_free);
       /* What --set changes holds for this attempt and for later ones. */
       g_autofree char *file = run ? g_build_filename (run, PLUMB_RUN_SPEC, NULL) : NULL;
       if (run && o->assignments && !plumb_spec_save (spec, file, error))

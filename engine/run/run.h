@@ -10,6 +10,10 @@ G_BEGIN_DECLS
  * the exit code; with an error set it follows from that. */
 int plumb_run_execute (PlumbSpec *spec, const char *dir, gboolean resume, gboolean detached, GError **error);
 
+/* Whether a run can go on with the settings of `spec`: compares them with those that it had. `changes` gets a line for
+ * each that may differ (transfer full); one that must not is PLUMB_ERROR_INVALID. */
+gboolean plumb_run_check_resume (const char *dir, PlumbSpec *spec, GPtrArray *changes, GError **error);
+
 /* Measures a spec's model on its data.eval without training, in the folder `dir`. `results` gets a line
  * "metric value" (transfer full) for each metric that was measured. */
 gboolean plumb_run_evaluate_alone (PlumbSpec *spec, const char *dir, GPtrArray *results, GError **error);

@@ -132,6 +132,12 @@ test_resume_refused (Engine *engine, gconstpointer data)
   g_assert_cmpint (engine_call (engine, "run $SPECS/sft.spec --run-dir r"), ==, 0);
   g_assert_cmpint (engine_call (engine, "run --resume --run-dir r --set run.seed=6"), ==, 3);
   assert_has (engine->err, "run.seed was 5");
+  g_assert_cmpint (engine_call (engine, "run --resume --run-dir r --set model.precision=bf16"), ==, 3);
+  assert_has (engine->err, "model.precision was fp32");
+  g_assert_cmpint (engine_call (engine, "run --resume --run-dir r --set train.learning_rate=2e-3 --set schedule.steps=7"), ==, 0);
+  assert_has (engine->err, "changed: train.learning_rate: 1e-3 -> 2e-3");
+  assert_has (engine->err, "changed: schedule.steps: 6 -> 7");
+  g_assert_null (strstr (engine->err, "changed: model"));
   g_assert_cmpint (engine_call (engine, "run --resume --run-dir nowhere"), ==, 3);
   assert_has (engine->err, "nowhere");
   g_assert_cmpint (engine_call (engine, "run --resume"), ==, 2);
