@@ -5,108 +5,42 @@
 #define G_LOG_DOMAIN "plumbline"
 #include "config.h"
 
-#include <errno.h>
 #include <math.h>
-#include <poll.h>
-#include <signal.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <glib-unix.h>
 #include <json-glib/json-glib.h>
 
 #include "engine/core/error.h"
 #include "engine/core/json-scan.h"
 #include "engine/reward/functions.h"
-
-#define LONGEST_LINE (1 << 20)
-#define POLL_MS 100 /* how soon a cancel is noticed */
-
-typedef struct
-{
-  char **command;
-  double timeout;
-  GPid pid; /* 0: not running */
-  int to, from;
-  GString *pending; /* what it wrote and was not read yet */
-  gint cancelled;   /* atomic */
-} Program;
-
-static void
-end_program (Program *program)
-{
-  if (program->pid == 0)
-    return;
-  close (program->to);
-  close (program->from);
-  kill (-program->pid, SIGKILL);
-  while (waitpid (program->pid, NULL, 0) < 0 && errno == EINTR)
-    continue;
-  program->pid = 0;
-  g_string_truncate (program->pending, 0);
-}
-
-static void
-lead_group (gpointer data)
-{
-  setpgid (0, 0);
-}
-
-static gboolean
-start_program (Program *program, GError **error)
-{
-  g_autoptr (GError) local = NULL;
-
-  if (program->pid != 0)
-    return TRUE;
-  if (!g_spawn_async_with_pipes (NULL, program->command, NULL,
-                                 G_SPAWN_DO_NOT_REAP_CHILD | G_SPAWN_SEARCH_PATH, lead_group, NULL,
-                                 &program->pid, &program->to, &program->from, NULL, &local))
-    {
-      program->pid = 0;
-      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_ENVIRONMENT,
-                   "the reward program cannot be started: %s", local->message);
-      return FALSE;
-    }
-  setpgid (program->pid, program->pid); /* before it may be killed, whoever comes first */
-  g_unix_set_fd_nonblocking (program->to, TRUE, NULL);
-  g_unix_set_fd_nonblocking (program->from, TRUE, NULL);
-  return TRUE;
-}
+#include "engine/reward/line-program.h"
 
 static gboolean
 open_program (PlumbSpec *spec, gpointer *state, GError **error)
 {
   const char *command = plumb_spec_get_reward_option (spec, "program", "command");
-  Program *program = g_new0 (Program, 1);
   g_autoptr (GError) local = NULL;
 
-  *state = program;
-  program->pending = g_string_new (NULL);
-  program->timeout = plumb_spec_get_real (spec, "reward.timeout");
   if (command == NULL)
     return plumb_reward_bad_option (spec, "program", "command", "a command is needed", error);
-  if (!g_shell_parse_argv (command, NULL, &program->command, &local))
+  *state = plumb_line_program_new (command, plumb_spec_get_real (spec, "reward.timeout"), &local);
+  if (*state != NULL)
+    return TRUE;
+  if (!g_error_matches (local, PLUMB_ERROR, PLUMB_ERROR_ENVIRONMENT))
     return plumb_reward_bad_option (spec, "program", "command", local->message, error);
-  return start_program (program, error);
+  g_propagate_prefixed_error (error, g_steal_pointer (&local), "reward function program: ");
+  return FALSE;
 }
 
 static void
 close_program (gpointer state)
 {
-  Program *program = state;
-
-  end_program (program);
-  g_strfreev (program->command);
-  g_string_free (program->pending, TRUE);
-  g_free (program);
+  plumb_line_program_free (state);
 }
 
 static void
 cancel_program (gpointer state)
 {
-  g_atomic_int_set (&((Program *)state)->cancelled, TRUE);
+  plumb_line_program_cancel (state);
 }
 
 static char *
@@ -114,7 +48,6 @@ request_line (const PlumbRewardInput *input)
 {
   g_autoptr (JsonBuilder) builder = json_builder_new ();
   g_autoptr (JsonNode) root = NULL;
-  g_autofree char *text = NULL;
 
   json_builder_begin_object (builder);
   json_builder_set_member_name (builder, "prompt");
@@ -128,82 +61,7 @@ request_line (const PlumbRewardInput *input)
     json_builder_add_null_value (builder);
   json_builder_end_object (builder);
   root = json_builder_get_root (builder);
-  text = json_to_string (root, FALSE);
-  return g_strconcat (text, "\n", NULL);
-}
-
-/* Waits until the pipe is ready; NULL, or why the call has failed. */
-static const char *
-wait_for (Program *program, int fd, short what, gint64 deadline)
-{
-  for (;;)
-    {
-      struct pollfd poll_fd = { fd, what, 0 };
-      gint64 left = (deadline - g_get_monotonic_time ()) / 1000;
-
-      if (g_atomic_int_get (&program->cancelled))
-        return "the run is being stopped";
-      if (left <= 0)
-        return "it did not answer in time";
-      if (poll (&poll_fd, 1, MIN (left, POLL_MS)) > 0)
-        return NULL;
-    }
-}
-
-static const char *
-send_line (Program *program, const char *line, gint64 deadline)
-{
-  gsize length = strlen (line);
-
-  while (length > 0)
-    {
-      const char *problem = wait_for (program, program->to, POLLOUT, deadline);
-      gssize n;
-
-      if (problem != NULL)
-        return problem;
-      n = write (program->to, line, length);
-      if (n < 0 && errno != EAGAIN && errno != EINTR)
-        return "it has ended";
-      if (n > 0)
-        {
-          line += n;
-          length -= n;
-        }
-    }
-  return NULL;
-}
-
-/* The next line of its answer, taken off `pending`. */
-static const char *
-receive_line (Program *program, GString *line, gint64 deadline)
-{
-  for (;;)
-    {
-      const char *stop = memchr (program->pending->str, '\n', program->pending->len);
-      const char *problem;
-      char block[4096];
-      gssize n;
-
-      if (stop != NULL)
-        {
-          gsize length = stop - program->pending->str;
-
-          g_string_append_len (line, program->pending->str, length);
-          g_string_erase (program->pending, 0, length + 1);
-          return NULL;
-        }
-      if (program->pending->len > LONGEST_LINE)
-        return "it wrote a megabyte without a line end";
-      problem = wait_for (program, program->from, POLLIN, deadline);
-      if (problem != NULL)
-        return problem;
-      n = read (program->from, block, sizeof block);
-      if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
-        return "it has ended";
-      if (n > 0)
-        g_string_append_len (program->pending, block, n);
-    }
+  return json_to_string (root, FALSE);
 }
 
 static gboolean
@@ -250,37 +108,23 @@ read_answer (const GString *line, PlumbRewardScore *score)
 }
 
 static void
-fail_call (Program *program, PlumbRewardScore *score, const char *reason)
+score_program (gpointer state, const PlumbRewardInput *input, PlumbRewardScore *score)
 {
+  g_autofree char *request = request_line (input);
+  g_autoptr (GString) line = g_string_new (NULL);
+  g_autofree char *problem = plumb_line_program_ask (state, request, line);
+
+  if (problem == NULL && !read_answer (line, score))
+    {
+      problem = g_strdup ("its line is neither a number nor {\"reward\": number}");
+      plumb_line_program_end (state);
+    }
+  if (problem == NULL)
+    return;
   score->failed = TRUE;
   score->value = 0;
   g_free (score->reason);
-  score->reason = g_strdup_printf ("program: %s", reason);
-  end_program (program); /* what it may still write would answer the wrong call */
-}
-
-static void
-score_program (gpointer state, const PlumbRewardInput *input, PlumbRewardScore *score)
-{
-  Program *program = state;
-  gint64 deadline = g_get_monotonic_time () + (gint64)(program->timeout * G_USEC_PER_SEC);
-  g_autofree char *request = request_line (input);
-  g_autoptr (GString) line = g_string_new (NULL);
-  g_autoptr (GError) error = NULL;
-  const char *problem;
-
-  if (!start_program (program, &error))
-    {
-      fail_call (program, score, error->message);
-      return;
-    }
-  problem = send_line (program, request, deadline);
-  if (problem == NULL)
-    problem = receive_line (program, line, deadline);
-  if (problem == NULL && !read_answer (line, score))
-    problem = "its line is neither a number nor {\"reward\": number}";
-  if (problem != NULL)
-    fail_call (program, score, problem);
+  score->reason = g_strdup_printf ("program: %s", problem);
 }
 
 static const char *const program_options[] = { "command", NULL };
