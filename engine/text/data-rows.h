@@ -5,11 +5,12 @@
 #include <json-glib/json-glib.h>
 
 #include "engine/core/spec.h"
+#include "engine/text/data-records.h"
 
 G_BEGIN_DECLS
 
-/* Where rows come from: JSONL and text files (packed or not), folders of them, and what the
- * engine makes itself. Rows are indexed once and read when they are asked for. */
+/* Where rows come from: files of JSONL, JSON, CSV, TSV, Parquet and text (packed or not), folders of them, and what
+ * the engine makes itself. Rows are indexed once and read when they are asked for. */
 
 typedef enum
 {
@@ -18,7 +19,6 @@ typedef enum
   PLUMB_DATA_WARMUP,
 } PlumbDataPurpose;
 
-#define PLUMB_DATA_LONGEST_LINE (64 << 20) /* bytes; longer ones are refused */
 #define PLUMB_DATA_MOST_REPORTS 50         /* rows that are reported one by one */
 
 /* What rows are (data.format). */
@@ -91,6 +91,8 @@ gsize plumb_data_source_n_broken (PlumbDataSource *source);
 const PlumbDataKeys *plumb_data_source_keys (PlumbDataSource *source);
 const char *plumb_data_source_name (PlumbDataSource *source);
 guint plumb_data_source_line (PlumbDataSource *source, gsize row); /* 1-based */
+/* Bytes that a row has in its file; 0 where there is none. */
+gsize plumb_data_source_row_bytes (PlumbDataSource *source, gsize row);
 /* Fills an empty `text`. FALSE when the file is not what it was when it was opened. */
 gboolean plumb_data_source_get (PlumbDataSource *source, gsize row, PlumbDataText *text, GError **error);
 

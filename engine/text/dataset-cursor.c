@@ -20,16 +20,23 @@ struct _PlumbDataCursor
 static void
 append_share (PlumbDataCursor *cursor, guint source, gsize first, gsize n, gsize taken)
 {
-  g_autofree guint32 *rows = g_new (guint32, n);
+  g_autofree guint32 *rows = NULL;
   guint64 seed;
 
-  for (gsize i = 0; i < n; i++)
-    rows[i] = first + i;
   if (plumb_data_set_shuffles (cursor->set, &seed) && taken % n != 0)
-    plumb_shuffle (
-        rows, n, plumb_shuffle_key (seed, WITHIN_SOURCES + ((guint64)source << 8), cursor->epoch));
+    {
+      rows = g_new (guint32, n);
+      for (gsize i = 0; i < n; i++)
+        rows[i] = first + i;
+      plumb_shuffle (
+          rows, n, plumb_shuffle_key (seed, WITHIN_SOURCES + ((guint64)source << 8), cursor->epoch));
+    }
   for (gsize i = 0; i < taken; i++)
-    g_array_append_val (cursor->order, rows[i % n]);
+    {
+      guint32 row = rows != NULL ? rows[i % n] : first + i % n;
+
+      g_array_append_val (cursor->order, row);
+    }
 }
 
 static void
@@ -38,6 +45,7 @@ make_order (PlumbDataCursor *cursor)
   gsize first, n, taken;
   guint64 seed;
 
+  g_array_set_size (cursor->order, plumb_data_set_epoch_rows (cursor->set)); /* grows once */
   g_array_set_size (cursor->order, 0);
   for (guint source = 0; plumb_data_set_share (cursor->set, source, &first, &n, &taken); source++)
     if (n > 0)
@@ -79,13 +87,21 @@ plumb_data_cursor_free (PlumbDataCursor *cursor)
 gsize
 plumb_data_cursor_next (PlumbDataCursor *cursor)
 {
-  if (cursor->position == cursor->order->len)
+  /* Rows that turn out to be of no use are passed over; a position counts them too. */
+  for (gsize tries = 0;; tries++)
     {
-      cursor->epoch++;
-      cursor->position = 0;
-      make_order (cursor);
+      gsize row;
+
+      if (cursor->position == cursor->order->len)
+        {
+          cursor->epoch++;
+          cursor->position = 0;
+          make_order (cursor);
+        }
+      row = g_array_index (cursor->order, guint32, cursor->position++);
+      if (tries >= cursor->order->len || plumb_data_set_is_usable (cursor->set, row))
+        return row;
     }
-  return g_array_index (cursor->order, guint32, cursor->position++);
 }
 
 guint64

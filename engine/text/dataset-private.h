@@ -12,19 +12,23 @@ typedef enum
   OVERLONG_TRUNCATE_RIGHT,
 } PlumbOverlong;
 
+/* The rows of one source: those looked at when the set was opened, as far as they can be used, and behind them the
+ * rest, each of which is looked at when it is taken. */
 typedef struct
 {
-  guint32 source, row;
-} PlumbDataPlace;
+  PlumbDataSource *source;
+  double weight;
+  GArray *kept;     /* guint32 rows of the source, among the first `checked` */
+  gsize checked, n; /* rows of the source, as far as data.max_samples takes them */
+} PlumbDataPart;
 
 struct _PlumbDataSet
 {
   gatomicrefcount refs;
   PlumbTokenizer *tokenizer;
   PlumbTemplate *chat; /* NULL: texts are taken as they are */
-  GPtrArray *sources;  /* of PlumbDataSource */
-  GArray *weights;     /* double, one per source */
-  GArray *places;      /* of PlumbDataPlace: usable rows, source by source */
+  GPtrArray *parts;    /* of PlumbDataPart */
+  gsize n_rows;        /* of all parts */
   char *template, *system;
   PlumbOverlong on_overlong;
   PlumbTrainOn train_on;
@@ -34,6 +38,8 @@ struct _PlumbDataSet
   guint64 seed;
   PlumbDataCounts counts;
   GPtrArray *notes; /* of PlumbProblem */
+  GMutex lock;
+  GHashTable *ready; /* under the lock: rows that were looked at and are not yet taken */
 };
 
 typedef enum
@@ -67,6 +73,9 @@ void plumb_data_cut_prompt (PlumbDataSet *set, GArray *ids);
 char *plumb_data_shown (const GString *text);
 
 /* What the cursor needs to know of a set. */
+
+/* Can a row be used? Those that were not looked at when the set was opened are now, and counted. */
+gboolean plumb_data_set_is_usable (PlumbDataSet *set, gsize index);
 
 gboolean plumb_data_set_shuffles (PlumbDataSet *set, guint64 *seed);
 /* Rows [first, first + n) of one source, and how many of them an epoch takes; FALSE behind the

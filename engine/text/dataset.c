@@ -10,6 +10,11 @@
 #include "engine/text/dataset-private.h"
 
 #define MOST_ROWS (1u << 31)
+/* Rows that are made to tokens when a set is opened, so that faults are told before a run; a file of millions is not
+ * gone through for that. */
+#define CHECKED_ROWS 50000
+#define CHECKED_BYTES (32 << 20)
+#define MOST_READY 256
 #define NOTES_OF_A_KIND 5 /* rows that are named one by one */
 
 static char *
@@ -84,9 +89,9 @@ plumb_data_set_unref (PlumbDataSet *set)
   if (!g_atomic_ref_count_dec (&set->refs))
     return;
   plumb_tokenizer_unref (set->tokenizer);
-  g_ptr_array_unref (set->sources);
-  g_array_unref (set->weights);
-  g_array_unref (set->places);
+  g_ptr_array_unref (set->parts);
+  g_hash_table_unref (set->ready);
+  g_mutex_clear (&set->lock);
   g_ptr_array_unref (set->notes);
   g_clear_pointer (&set->chat, plumb_template_unref);
   g_free (set->template);
@@ -103,7 +108,7 @@ plumb_data_set_counts (PlumbDataSet *set)
 gsize
 plumb_data_set_n_rows (PlumbDataSet *set)
 {
-  return set->places->len;
+  return set->n_rows;
 }
 
 void
@@ -123,20 +128,77 @@ plumb_data_row_free (PlumbDataRow *row)
   g_free (row);
 }
 
+/* Where a row of the set is. */
+static PlumbDataPart *
+find_row (PlumbDataSet *set, gsize index, gsize *row, gboolean *checked)
+{
+  for (guint i = 0; i < set->parts->len; i++)
+    {
+      PlumbDataPart *part = g_ptr_array_index (set->parts, i);
+      gsize n = part->kept->len + part->n - part->checked;
+
+      if (index < n)
+        {
+          *checked = index < part->kept->len;
+          *row = *checked ? g_array_index (part->kept, guint32, index) : part->checked + index - part->kept->len;
+          return part;
+        }
+      index -= n;
+    }
+  return NULL;
+}
+
+static PlumbDataRow *
+build (PlumbDataSet *set, gsize index, PlumbDataFit *fit, GError **error)
+{
+  PlumbConversationNotes notes;
+  gboolean checked;
+  gsize at;
+  PlumbDataPart *part = find_row (set, index, &at, &checked);
+  PlumbDataRow *row = plumb_data_row_build (set, part->source, at, fit, &notes, error);
+
+  plumb_conversation_notes_clear (&notes);
+  return row;
+}
+
 PlumbDataRow *
 plumb_data_set_get (PlumbDataSet *set, gsize index, GError **error)
 {
+  gpointer row = NULL, key;
   PlumbDataFit fit;
-  PlumbConversationNotes notes;
 
-  const PlumbDataPlace *place;
-  PlumbDataRow *row;
+  g_return_val_if_fail (index < set->n_rows, NULL);
+  g_mutex_lock (&set->lock);
+  g_hash_table_steal_extended (set->ready, GSIZE_TO_POINTER (index), &key, &row);
+  g_mutex_unlock (&set->lock);
+  return row != NULL ? row : build (set, index, &fit, error);
+}
 
-  g_return_val_if_fail (index < set->places->len, NULL);
-  place = &g_array_index (set->places, PlumbDataPlace, index);
-  row = plumb_data_row_build (set, g_ptr_array_index (set->sources, place->source), place->row, &fit, &notes, error);
-  plumb_conversation_notes_clear (&notes);
-  return row;
+gboolean
+plumb_data_set_is_usable (PlumbDataSet *set, gsize index)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (PlumbDataRow) row = NULL;
+  gboolean checked, usable;
+  PlumbDataFit fit = FIT_NOT;
+  gsize at;
+
+  if (find_row (set, index, &at, &checked) == NULL || checked)
+    return TRUE;
+  row = build (set, index, &fit, &error);
+  usable = row != NULL && fit != FIT_NOT;
+  g_mutex_lock (&set->lock);
+  set->counts.broken += row == NULL;
+  set->counts.dropped += row != NULL && fit == FIT_NOT;
+  set->counts.truncated += usable && fit == FIT_CUT;
+  if (g_hash_table_size (set->ready) >= MOST_READY)
+    g_hash_table_remove_all (set->ready);
+  if (usable)
+    g_hash_table_replace (set->ready, GSIZE_TO_POINTER (index), g_steal_pointer (&row));
+  g_mutex_unlock (&set->lock);
+  if (error != NULL)
+    g_message ("%s", error->message);
+  return usable;
 }
 
 static void
@@ -216,39 +278,74 @@ report_row (GPtrArray *reports, gsize *reported, PlumbDataSource *source, guint 
   g_ptr_array_add (reports, plumb_problem_new (NULL, NULL, name, line, message, NULL));
 }
 
-/* Keeps the rows of a source that fit. */
-static void
-keep_rows (PlumbDataSet *set, guint32 index, gint64 most, GPtrArray *reports)
+/* Looks at a row; TRUE if it can be used. */
+static gboolean
+check_row (PlumbDataSet *set, PlumbDataPart *part, gsize row, GPtrArray *reports, gsize *reported)
 {
-  PlumbDataSource *source = g_ptr_array_index (set->sources, index);
-  gsize n = plumb_data_source_n_rows (source), reported = 0;
+  PlumbDataFit fit;
+  PlumbConversationNotes notes;
+  g_autoptr (GError) error = NULL;
+  g_autoptr (PlumbDataRow) made = plumb_data_row_build (set, part->source, row, &fit, &notes, &error);
+  gboolean usable = made != NULL && fit != FIT_NOT;
 
-  set->counts.broken += plumb_data_source_n_broken (source);
-  note_keys (set, source);
-  for (gsize i = 0; i < n && (most <= 0 || set->places->len < most); i++)
+  set->counts.broken += made == NULL;
+  set->counts.dropped += made != NULL && fit == FIT_NOT;
+  if (made == NULL)
+    report_row (reports, reported, part->source, plumb_data_source_line (part->source, row), error->message);
+  if (usable)
     {
-      PlumbDataPlace place = { index, i };
-      PlumbDataFit fit;
-      PlumbConversationNotes notes;
-      g_autoptr (GError) error = NULL;
-      g_autoptr (PlumbDataRow) row = plumb_data_row_build (set, source, i, &fit, &notes, &error);
-
-      if (row == NULL)
-        {
-          set->counts.broken++;
-          report_row (reports, &reported, source, plumb_data_source_line (source, i), error->message);
-        }
-      else if (fit == FIT_NOT)
-        set->counts.dropped++;
-      else
-        {
-          set->counts.truncated += fit == FIT_CUT;
-          note_row (set, source, row->line, &notes);
-          g_array_append_val (set->places, place);
-        }
-      plumb_conversation_notes_clear (&notes);
+      set->counts.truncated += fit == FIT_CUT;
+      note_row (set, part->source, made->line, &notes);
     }
-  set->counts.rows = set->places->len;
+  plumb_conversation_notes_clear (&notes);
+  return usable;
+}
+
+/* Keeps the rows of a source that fit, among those that are looked at now. */
+static void
+keep_rows (PlumbDataSet *set, PlumbDataPart *part, gint64 most, GPtrArray *reports)
+{
+  gsize n = plumb_data_source_n_rows (part->source), reported = 0;
+  guint64 bytes = 0;
+
+  set->counts.broken += plumb_data_source_n_broken (part->source);
+  note_keys (set, part->source);
+  for (guint32 i = 0; i < n && (most <= 0 || set->n_rows + part->kept->len < (gsize)most); i++)
+    {
+      bytes += plumb_data_source_row_bytes (part->source, i);
+      if (i >= CHECKED_ROWS || bytes > CHECKED_BYTES)
+        {
+          part->n = most > 0 ? MIN (n, i + (gsize)most - set->n_rows - part->kept->len) : n;
+          break;
+        }
+      if (check_row (set, part, i, reports, &reported))
+        g_array_append_val (part->kept, i);
+      part->n = part->checked = i + 1;
+    }
+  set->n_rows += part->kept->len + part->n - part->checked;
+  set->counts.unchecked += part->n - part->checked;
+  set->counts.rows = set->n_rows;
+}
+
+static void
+add_part (PlumbDataSet *set, PlumbDataSource *source, double weight)
+{
+  PlumbDataPart *part = g_new0 (PlumbDataPart, 1);
+
+  part->source = source;
+  part->weight = weight;
+  part->kept = g_array_new (FALSE, FALSE, sizeof (guint32));
+  g_ptr_array_add (set->parts, part);
+}
+
+static void
+part_free (gpointer data)
+{
+  PlumbDataPart *part = data;
+
+  plumb_data_source_free (part->source);
+  g_array_unref (part->kept);
+  g_free (part);
 }
 
 static gboolean
@@ -278,11 +375,10 @@ open_sources (PlumbDataSet *set,
 
           if (source == NULL)
             return FALSE;
-          g_ptr_array_add (set->sources, source);
-          g_array_append_val (set->weights, weight);
+          add_part (set, source, weight);
         }
     }
-  if (set->sources->len > 0)
+  if (set->parts->len > 0)
     return TRUE;
   g_set_error_literal (error, PLUMB_ERROR, PLUMB_ERROR_INVALID, "there is no data file");
   return FALSE;
@@ -299,9 +395,9 @@ plumb_data_set_open (const PlumbDataOptions *options,
   g_return_val_if_fail (options->max_length >= 2, NULL);
   g_atomic_ref_count_init (&set->refs);
   set->tokenizer = plumb_tokenizer_ref (tokenizer);
-  set->sources = g_ptr_array_new_with_free_func ((GDestroyNotify)plumb_data_source_free);
-  set->weights = g_array_new (FALSE, FALSE, sizeof (double));
-  set->places = g_array_new (FALSE, FALSE, sizeof (PlumbDataPlace));
+  set->parts = g_ptr_array_new_with_free_func (part_free);
+  g_mutex_init (&set->lock);
+  set->ready = g_hash_table_new_full (NULL, NULL, NULL, (GDestroyNotify)plumb_data_row_free);
   set->notes = plumb_problems_new ();
   set->chat = options->chat != NULL ? plumb_template_ref (options->chat) : NULL;
   set->template = g_strdup (options->prompt_template);
@@ -318,10 +414,10 @@ plumb_data_set_open (const PlumbDataOptions *options,
   set->seed = options->seed;
   if (!open_sources (set, options, reports, error))
     return NULL;
-  for (guint i = 0; i < set->sources->len; i++)
-    keep_rows (set, i, options->max_samples, reports);
+  for (guint i = 0; i < set->parts->len; i++)
+    keep_rows (set, g_ptr_array_index (set->parts, i), options->max_samples, reports);
   note_totals (set);
-  if (set->places->len == 0 || set->places->len >= MOST_ROWS)
+  if (set->n_rows == 0 || set->n_rows >= MOST_ROWS)
     {
       g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
                    "%s: no row is left: %" G_GSIZE_FORMAT " are broken, %" G_GSIZE_FORMAT
@@ -343,17 +439,16 @@ plumb_data_set_shuffles (PlumbDataSet *set, guint64 *seed)
 gboolean
 plumb_data_set_share (PlumbDataSet *set, guint source, gsize *first, gsize *n, gsize *taken)
 {
-  if (source >= set->sources->len)
-    return FALSE;
   *first = 0;
-  *n = 0;
-  for (guint i = 0; i < set->places->len; i++)
+  for (guint i = 0; i < set->parts->len; i++)
     {
-      guint32 its = g_array_index (set->places, PlumbDataPlace, i).source;
+      const PlumbDataPart *part = g_ptr_array_index (set->parts, i);
 
-      *first += its < source;
-      *n += its == source;
+      *n = part->kept->len + part->n - part->checked;
+      *taken = *n > 0 ? MAX (1, (gsize)llround (*n * part->weight)) : 0;
+      if (i == source)
+        return TRUE;
+      *first += *n;
     }
-  *taken = *n > 0 ? MAX (1, (gsize)llround (*n * g_array_index (set->weights, double, source))) : 0;
-  return TRUE;
+  return FALSE;
 }

@@ -52,12 +52,13 @@ typedef struct
   gsize broken;    /* left out: each of the first is in `reports` */
   gsize dropped;   /* overlong, left out */
   gsize truncated; /* overlong, cut */
+  gsize unchecked; /* of `rows`: looked at when they are taken, and left out then if they must be */
   gsize rewritten; /* conversations whose earlier turns the template renders otherwise when later ones follow */
   gsize control;   /* whose messages spell control tokens */
 } PlumbDataCounts;
 
-/* Reads and checks every row. What is wrong with rows is appended to `reports` (of PlumbProblem);
- * the others are used. NULL with PLUMB_ERROR_INVALID when nothing usable is left. */
+/* Reads every row, and looks closely at the first ones: up to 50,000 of a file, or 32 MiB. What is wrong with rows
+ * is appended to `reports` (of PlumbProblem); the others are used. NULL with PLUMB_ERROR_INVALID when nothing usable is left. */
 PlumbDataSet *plumb_data_set_open (const PlumbDataOptions *options,
                                    PlumbTokenizer *tokenizer,
                                    GPtrArray *reports,

@@ -246,7 +246,7 @@ test_nothing_usable (Fixture *fixture, gconstpointer data)
   } cases[] = {
     { "empty.jsonl", "", "no rows" },  { "blank.jsonl", "\n \n\t\n", "no rows" },
     { "empty.txt", "", "no rows" },    { "bad.jsonl", "{\n[\n", "none of the 2 rows" },
-    { "data.csv", "a,b\n", ".jsonl" }, { "bad.jsonl.gz", "this is not packed", "bad.jsonl.gz" },
+    { "data.bin", "a,b\n", ".jsonl" }, { "bad.jsonl.gz", "this is not packed", "bad.jsonl.gz" },
   };
 
   for (gsize i = 0; i < G_N_ELEMENTS (cases); i++)
