@@ -158,7 +158,7 @@ plumb_data_file_read (PlumbDataFile *file, guint64 offset, gsize length, char *t
   if (n < 0 || (gsize)n == length)
     return n >= 0;
   g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED,
-               "%s: the file ends at byte %" G_GUINT64_FORMAT ": it was cut while it was in use", file->path,
+               "%s: there is no byte %" G_GUINT64_FORMAT " any more: the file was cut while it was in use", file->path,
                offset + n);
   return FALSE;
 }

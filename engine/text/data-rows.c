@@ -14,6 +14,9 @@
 
 #define ROWS_FOR_GUESS 1000              /* rows whose keys are looked at */
 #define BYTES_FOR_GUESS (16 << 20)       /* and bytes of them */
+/* Rows up to here in a file are read when it is opened; of those behind only the places are found, and each is read
+ * when it is taken, so that ten gigabytes begin in seconds. */
+#define READ_CLOSELY (256 << 20)
 
 typedef enum
 {
@@ -256,6 +259,12 @@ choose_keys (PlumbDataSource *source, GError **error)
 /* --- the index */
 
 static gboolean
+is_read_closely (const PlumbRecordPlace *place)
+{
+  return place->offset < READ_CLOSELY;
+}
+
+static gboolean
 index_rows (PlumbDataSource *source, Reporting *to, GError **error)
 {
   g_autoptr (PlumbRecords) records = begin_records (source, error);
@@ -269,7 +278,8 @@ index_rows (PlumbDataSource *source, Reporting *to, GError **error)
       g_auto (PlumbRowFault) fault = { NULL };
       g_auto (PlumbDataText) text = { NULL };
 
-      if (!read_record (source, &record, &text, &fault))
+      if ((is_read_closely (&record.place) || record.data == NULL || record.fault != NULL)
+          && !read_record (source, &record, &text, &fault))
         report (to, record.place.line, &fault);
       else if (!plumb_data_index_append (source->index, &record.place, error))
         return FALSE;
@@ -587,8 +597,10 @@ plumb_data_source_get (PlumbDataSource *source, gsize index, PlumbDataText *text
     text->prompt = g_string_new_len (data, record.place.length);
   else if (source->kind == SOURCE_TEXT || !read_record (source, &record, text, &fault))
     {
-      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "%s:%u: the row has changed since it was opened: %s",
-                   source->name, record.place.line, fault.message != NULL ? fault.message : "it is no text any more");
+      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "%s:%u: %s%s%s%s", source->name, record.place.line,
+                   is_read_closely (&record.place) ? "the row has changed since it was opened: " : "",
+                   fault.message != NULL ? fault.message : "it is no text any more", fault.remedy != NULL ? "; " : "",
+                   fault.remedy != NULL ? fault.remedy : "");
       return FALSE;
     }
   else if (source->keys.keep_row)
