@@ -157,8 +157,12 @@ read_record (PlumbDataSource *source, const PlumbRecord *record, PlumbDataText *
   if (data == NULL)
     return fault_at (fault, g_strdup_printf ("the row has %" G_GUINT64_FORMAT " bytes; at most %d are read",
                                              record->length, PLUMB_DATA_LONGEST_LINE));
-  return to_json (source, &data, &length, json, fault)
-         && plumb_data_json_read (data, length, record->place.offset, &source->keys, text, fault);
+  if (!to_json (source, &data, &length, json, fault)
+      || !plumb_data_json_read (data, length, record->place.offset, &source->keys, text, fault))
+    return FALSE;
+  if (source->keys.keep_row)
+    text->row = g_string_new_len (data, length);
+  return TRUE;
 }
 
 /* The names of the columns, which the first record gives. */
@@ -603,8 +607,6 @@ plumb_data_source_get (PlumbDataSource *source, gsize index, PlumbDataText *text
                    fault.remedy != NULL ? fault.remedy : "");
       return FALSE;
     }
-  else if (source->keys.keep_row)
-    text->row = g_string_new_len (source->data + row->offset, row->length);
   return TRUE;
 }
 
