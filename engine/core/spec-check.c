@@ -151,7 +151,8 @@ check_reward (PlumbSpec *spec, GPtrArray *problems)
   g_autoptr (GHashTable) seen = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   g_autoptr (GHashTable) told = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
 
-  if (functions[0] == NULL && !g_hash_table_contains (spec->entries, "reward.functions"))
+  if (functions[0] == NULL && !g_hash_table_contains (spec->entries, "reward.functions")
+      && !plumb_spec_is_set (spec, "rollout.environment"))
     report (spec, problems, "reward.functions", "choose at least one, like number or exact",
             "nothing scores the completions");
   for (gsize i = 0; functions[i] != NULL; i++)

@@ -323,6 +323,13 @@ gboolean
 plumb_rollout_submit (PlumbRollout *self, const gint32 *prompt, int length, int samples, gint64 ordinal,
                       GError **error)
 {
+  return plumb_rollout_submit_from (self, prompt, length, 0, samples, ordinal, error);
+}
+
+gboolean
+plumb_rollout_submit_from (PlumbRollout *self, const gint32 *prompt, int length, int first_sample, int samples,
+                           gint64 ordinal, GError **error)
+{
   int most = MIN (self->plan.max_prompt, self->model->positions - 1);
   if (length < 1 || length > most)
     {
@@ -337,7 +344,7 @@ plumb_rollout_submit (PlumbRollout *self, const gint32 *prompt, int length, int 
       p->ordinal = ordinal;
       p->prompt = g_array_new (FALSE, FALSE, sizeof (gint32));
       g_array_append_vals (p->prompt, prompt, length);
-      p->first_sample = first;
+      p->first_sample = first_sample + first;
       p->samples = MIN (samples - first, self->plan.max_running);
       p->pages = g_array_new (FALSE, FALSE, sizeof (int));
       g_queue_push_tail (&self->waiting, p);

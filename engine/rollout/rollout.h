@@ -81,6 +81,9 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (PlumbRollout, plumb_rollout_free)
 /* Starts a generation: copies the sampling, clears statistics, packs the weights. */
 gboolean plumb_rollout_begin (PlumbRollout *rollout, const PlumbSampling *sampling, GError **error);
 /* Queues a prompt. `ordinal` numbers prompts over the whole run; with the seed it fixes the tokens. */
+/* The same for sample number `first_sample` and on of the prompt: its random numbers are theirs. */
+gboolean plumb_rollout_submit_from (PlumbRollout *rollout, const gint32 *prompt, int length, int first_sample,
+                                    int samples, gint64 ordinal, GError **error);
 gboolean plumb_rollout_submit (PlumbRollout *rollout, const gint32 *prompt, int length, int samples,
                                gint64 ordinal, GError **error);
 /* One pass: decodes what runs, prefills what fits. *idle: nothing was left to do. */

@@ -13,6 +13,7 @@
 #include "engine/core/error.h"
 #include "engine/reward/batch.h"
 #include "engine/run/experience-message.h"
+#include "engine/run/completions.h"
 #include "engine/run/run-private.h"
 
 void
@@ -32,6 +33,9 @@ plumb_batch_free (PlumbBatch *batch)
   g_free (batch->ordinals);
   g_free (batch->responses);
   g_free (batch->finish);
+  for (int s = 0; s < n && batch->episodes; s++)
+    plumb_reward_score_clear (&batch->episodes[s]);
+  g_free (batch->episodes);
   g_free (batch->scores);
   g_free (batch->parts);
   g_free (batch);
@@ -96,85 +100,8 @@ plumb_batch_take (PlumbBatch *to, PlumbBatch *from, const int *groups, int n)
   to->reward_p99 = MAX (to->reward_p99, from->reward_p99);
 }
 
-/* The body of a GENERATE request. */
-static GVariant *
-request_body (PlumbRun *run, const PlumbAsk *ask, PlumbBatch *batch)
-{
-  PlumbSpec *spec = run->spec;
-  g_autoptr (GArray) ids = g_array_new (FALSE, FALSE, sizeof (gint32));
-  g_autofree gint32 *offsets = g_new0 (gint32, ask->prompts + 1);
-  for (int p = 0; p < ask->prompts; p++)
-    {
-      GArray *prompt = batch->data[p]->prompt_ids;
-      g_array_append_vals (ids, prompt->data, prompt->len);
-      offsets[p + 1] = (gint32) ids->len;
-    }
-  g_autoptr (GVariantDict) body = g_variant_dict_new (NULL);
-  plumb_body_add_array (body, "offsets", offsets, (gsize) ask->prompts + 1, sizeof (gint32));
-  plumb_body_add_array (body, "ids", ids->data, ids->len, sizeof (gint32));
-  plumb_body_add_array (body, "ordinals", batch->ordinals, (gsize) ask->prompts, sizeof (gint64));
-  plumb_body_add_array (body, "stop", run->stop_ids->data, run->stop_ids->len, sizeof (gint32));
-  g_variant_dict_insert (body, "samples", "i", ask->samples);
-  g_variant_dict_insert (body, "temperature", "d", ask->temperature);
-  g_variant_dict_insert (body, "purpose", "i", ask->purpose);
-  g_variant_dict_insert (body, "seed", "x", plumb_spec_get_integer (spec, "run.seed"));
-  g_variant_dict_insert (body, "max-new-tokens", "i",
-                         (int) plumb_spec_get_integer (spec, "rollout.max_new_tokens"));
-  g_variant_dict_insert (body, "min-new-tokens", "i",
-                         (int) plumb_spec_get_integer (spec, "rollout.min_new_tokens"));
-  return g_variant_dict_end (body);
-}
-
-/* The arrays of an answer, copied so that they are aligned. */
-typedef struct
-{
-  gsize n;
-  gint64 *ordinals;
-  gint32 *samples, *finish, *offsets, *ids;
-  float *log_probs;
-} Answer;
-
 static void
-answer_clear (Answer *a)
-{
-  g_free (a->ordinals);
-  g_free (a->samples);
-  g_free (a->finish);
-  g_free (a->offsets);
-  g_free (a->ids);
-  g_free (a->log_probs);
-}
-G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Answer, answer_clear)
-
-static gpointer
-copy_array (GVariant *body, const char *key, gsize size, gsize expected)
-{
-  gsize n = 0;
-  const void *data = plumb_body_get_array (body, key, size, &n);
-  return data && (n == expected || expected == G_MAXSIZE) ? g_memdup2 (data, MAX (1, n * size)) : NULL;
-}
-
-static gboolean
-read_answer (Answer *a, GVariant *body, gsize expected, GError **error)
-{
-  gsize tokens = 0;
-  a->n = expected;
-  a->ordinals = copy_array (body, "ordinals", sizeof (gint64), expected);
-  a->samples = copy_array (body, "samples", sizeof (gint32), expected);
-  a->finish = copy_array (body, "finish", sizeof (gint32), expected);
-  a->offsets = copy_array (body, "offsets", sizeof (gint32), expected + 1);
-  plumb_body_get_array (body, "ids", sizeof (gint32), &tokens);
-  a->ids = copy_array (body, "ids", sizeof (gint32), tokens);
-  a->log_probs = copy_array (body, "log-probs", sizeof (float), tokens);
-  if (a->ordinals && a->samples && a->finish && a->offsets && a->ids && a->log_probs
-      && (gsize) a->offsets[expected] == tokens)
-    return TRUE;
-  g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "the worker returned other completions than asked for");
-  return FALSE;
-}
-
-static void
-fill_sequence (PlumbBatch *batch, const Answer *a, int s, gsize i, guint64 version)
+fill_sequence (PlumbBatch *batch, const PlumbCompletions *a, int s, gsize i, guint64 version)
 {
   struct plumb_experience *e = batch->experience;
   GArray *prompt = batch->data[s / batch->samples]->prompt_ids;
@@ -193,7 +120,7 @@ fill_sequence (PlumbBatch *batch, const Answer *a, int s, gsize i, guint64 versi
 }
 
 static gboolean
-fill_experience (PlumbRun *run, PlumbBatch *batch, const Answer *a, GError **error)
+fill_experience (PlumbRun *run, PlumbBatch *batch, const PlumbCompletions *a, GError **error)
 {
   int n = batch->prompts * batch->samples, tokens = 0;
   g_autofree gsize *place = g_new (gsize, n);
@@ -230,19 +157,6 @@ fill_experience (PlumbRun *run, PlumbBatch *batch, const Answer *a, GError **err
       fill_sequence (batch, a, s, place[s], plumb_crew_version (run->crew));
     }
   return TRUE;
-}
-
-static void
-read_statistics (PlumbBatch *batch, GVariant *body)
-{
-  gint64 passes = 0, rows = 0;
-  g_variant_lookup (body, "tokens", "x", &batch->generated);
-  g_variant_lookup (body, "prefill-tokens", "x", &batch->prefill);
-  g_variant_lookup (body, "shared-tokens", "x", &batch->shared);
-  g_variant_lookup (body, "kv-used", "d", &batch->kv_used);
-  g_variant_lookup (body, "passes", "x", &passes);
-  g_variant_lookup (body, "decode-rows", "x", &rows);
-  batch->running = (double) rows / MAX (1, passes);
 }
 
 /* What happens to the raw rewards: overlong and cut responses. */
@@ -332,6 +246,22 @@ call_reward (PlumbRun *run, PlumbBatch *batch, const PlumbRewardInput *inputs, G
   return TRUE;
 }
 
+/* What the environment gave comes on top; where it failed, so has the sample. */
+static void
+add_episode (PlumbBatch *batch, int s)
+{
+  struct plumb_experience *e = batch->experience;
+  if (!batch->episodes)
+    return;
+  e->reward[s] += batch->episodes[s].value;
+  if (!batch->episodes[s].failed)
+    return;
+  e->scored[s] = 0;
+  e->reward[s] = 0;
+  if (!batch->scores[s].reason)
+    batch->scores[s].reason = g_strdup (batch->episodes[s].reason);
+}
+
 static gboolean
 score (PlumbRun *run, PlumbBatch *batch, GError **error)
 {
@@ -348,6 +278,7 @@ score (PlumbRun *run, PlumbBatch *batch, GError **error)
     {
       e->scored[s] = !batch->scores[s].failed && isfinite (batch->scores[s].value);
       e->reward[s] = e->scored[s] ? batch->scores[s].value : 0;
+      add_episode (batch, s);
     }
   shape (run, e);
   return TRUE;
@@ -368,16 +299,17 @@ plumb_run_generate (PlumbRun *run, const PlumbAsk *ask, GError **error)
       if (!batch->data[p])
         return NULL;
     }
-  double start = plumb_telemetry_now (run->telemetry);
+  g_auto (PlumbPrompts) prompts = { 0 };
+  g_auto (PlumbCompletions) completions = { 0 };
+  plumb_prompts_init (&prompts, ask->samples);
+  for (int p = 0; p < ask->prompts; p++)
+    plumb_prompts_add (&prompts, (gpointer) batch->data[p]->prompt_ids->data, batch->data[p]->prompt_ids->len,
+                       batch->ordinals[p], 0);
   plumb_run_begin_phase (run, "generate");
-  g_autoptr (GVariant) body
-      = plumb_crew_ask (run->crew, PLUMB_MESSAGE_GENERATE, request_body (run, ask, batch), error);
-  batch->seconds = plumb_telemetry_now (run->telemetry) - start;
-  g_auto (Answer) answer = { 0 };
-  if (!body || !read_answer (&answer, body, (gsize) ask->prompts * ask->samples, error)
-      || !fill_experience (run, batch, &answer, error))
+  if (!plumb_run_complete (run, &prompts, ask, batch, &completions, error)
+      || !fill_experience (run, batch, &completions, error)
+      || (run->environment && !plumb_run_play (run, ask, batch, error)))
     return NULL;
-  read_statistics (batch, body);
   plumb_run_begin_phase (run, "score");
   gboolean ok = score (run, batch, error);
   plumb_run_end_phase (run);

@@ -239,6 +239,18 @@ check_reference (PlumbSpec *spec, const PlumbModelConfig *policy, GError **error
   return config && config->vocabulary == policy->vocabulary;
 }
 
+static gboolean
+open_environment (PlumbRunInputs *in, GError **error)
+{
+  const char *command = plumb_spec_get_text (in->spec, "rollout.environment");
+  if (!command || !PLUMB_IS_ON (plumb_spec_algorithm (in->spec), PLUMB_ON_ONLINE))
+    return TRUE;
+  in->environment = plumb_line_program_new (command, plumb_spec_get_real (in->spec, "reward.timeout"), error);
+  if (!in->environment)
+    g_prefix_error (error, "rollout.environment: ");
+  return in->environment != NULL;
+}
+
 gboolean
 plumb_run_inputs_open (PlumbRunInputs *in, PlumbSpec *spec, const char *dir, GError **error)
 {
@@ -271,9 +283,12 @@ plumb_run_inputs_open (PlumbRunInputs *in, PlumbSpec *spec, const char *dir, GEr
   in->stop_ids = find_stop_ids (spec, in->tokenizer, error);
   if (!in->stop_ids)
     return FALSE;
-  if (PLUMB_IS_ON (plumb_spec_algorithm (spec), PLUMB_ON_REWARDED) && !(in->reward = plumb_reward_new (spec, error)))
+  if (PLUMB_IS_ON (plumb_spec_algorithm (spec), PLUMB_ON_REWARDED) && plumb_spec_has_value (spec, "reward.functions")
+      && !(in->reward = plumb_reward_new (spec, error)))
     return FALSE;
   in->reward_deviation = 1;
+  if (!open_environment (in, error))
+    return FALSE;
   if (in->reward && plumb_reward_needs_model (in->reward) && plumb_spec_get_boolean (spec, "reward.normalize")
       && !plumb_model_read_statistics (plumb_spec_get_text (spec, "model.reward"), &in->reward_mean,
                                        &in->reward_deviation, error))
@@ -311,6 +326,7 @@ plumb_run_inputs_clear (PlumbRunInputs *in)
   g_clear_pointer (&in->evals, g_ptr_array_unref);
   g_clear_pointer (&in->warmup, plumb_data_set_unref);
   g_clear_pointer (&in->reward, plumb_reward_free);
+  g_clear_pointer (&in->environment, plumb_line_program_free);
   g_clear_pointer (&in->reports, g_ptr_array_unref);
 }
 
@@ -485,7 +501,7 @@ plumb_run_make_settings (PlumbWorkerSettings *s, const PlumbRunInputs *in, const
     }
   s->rollout.max_new_tokens = new_tokens;
   s->rollout.max_prompt = MAX (1, length - 1);
-  if (plumb_spec_is_set (spec, "data.max_prompt_length"))
+  if (plumb_spec_is_set (spec, "data.max_prompt_length") && !in->environment)
     s->rollout.max_prompt = MIN (s->rollout.max_prompt,
                                  (int) plumb_spec_get_integer (spec, "data.max_prompt_length"));
   s->rollout.pages = cache_pages (spec, config, s, memory_available);

@@ -16,6 +16,7 @@ typedef struct
   PlumbDataSet *train, *warmup; /* NULL: none */
   GPtrArray *evals;             /* of PlumbEvalSet, one for each path of data.eval */
   PlumbReward *reward;                 /* NULL: offline */
+  PlumbLineProgram *environment;       /* NULL: none */
   double reward_mean, reward_deviation; /* of the reward model's scores: 0 and 1 unless they are normalised */
   GPtrArray *reports;                  /* of PlumbProblem: rows that were left out */
 } PlumbRunInputs;

@@ -73,7 +73,7 @@ record_rewards (PlumbRun *run, const PlumbBatch *batch)
       most = MAX (most, e->reward[s]);
       scored++;
     }
-  if (!run->reward)
+  if (!run->reward && !run->environment)
     return; /* not measured */
   plumb_run_point (run, "reward/failed", 1 - (double) scored / e->sequences);
   plumb_run_point (run, "reward/latency_p50", batch->reward_p50);

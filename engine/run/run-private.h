@@ -7,6 +7,7 @@
 #include "engine/core/run-dir.h"
 #include "engine/core/spec.h"
 #include "engine/core/telemetry.h"
+#include "engine/reward/line-program.h"
 #include "engine/reward/reward.h"
 #include "engine/run/crew.h"
 #include "engine/run/diagnosis.h"
@@ -80,6 +81,7 @@ struct _PlumbRun
   PlumbCrew *crew;
   PlumbTokenizer *tokenizer;
   PlumbReward *reward;                      /* NULL: offline */
+  PlumbLineProgram *environment;            /* NULL: single answers */
   PlumbDataSet *train, *warmup;             /* NULL: none */
   PlumbDataSet *eval;                       /* the first of `evals`; NULL: none */
   GPtrArray *evals;                         /* of PlumbEvalSet */
@@ -128,6 +130,7 @@ typedef struct
   char **responses;  /* (sequences) text */
   gint32 *finish;    /* (sequences) PlumbFinish */
   PlumbRewardScore *scores; /* (sequences) */
+  PlumbRewardScore *episodes; /* (sequences) by the environment; NULL: none */
   guint n_parts;     /* of the reward */
   double *parts;     /* (sequences, n_parts) */
   double reward_p50, reward_p99; /* seconds that a call took */

@@ -353,6 +353,7 @@ take_inputs (PlumbRun *run, PlumbRunInputs *in)
   run->eval = in->evals->len ? ((PlumbEvalSet *) g_ptr_array_index (in->evals, 0))->set : NULL;
   run->warmup = in->warmup;
   run->reward = in->reward;
+  run->environment = in->environment;
   run->reward_mean = in->reward_mean;
   run->reward_deviation = in->reward_deviation;
   plumb_run_count_steps (in, run->steps);

@@ -15,9 +15,12 @@ submit_prompts (PlumbWorker *self, GVariant *body, gint64 *samples, GError **err
   const void *raw_offsets = plumb_body_get_array (body, "offsets", sizeof (gint32), &ends);
   const void *raw_ids = plumb_body_get_array (body, "ids", sizeof (gint32), &tokens);
   const void *raw_ordinals = plumb_body_get_array (body, "ordinals", sizeof (gint64), &n_ordinals);
+  gsize n_firsts = 0;
+  const void *raw_firsts = plumb_body_get_array (body, "first-samples", sizeof (gint32), &n_firsts);
   gint32 each = 0;
   g_variant_lookup (body, "samples", "i", &each);
-  if (!raw_offsets || !raw_ids || !raw_ordinals || ends != n_ordinals + 1 || each < 1)
+  if (!raw_offsets || !raw_ids || !raw_ordinals || ends != n_ordinals + 1 || each < 1
+      || (raw_firsts && n_firsts != n_ordinals))
     {
       g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "a generate message does not fit together");
       return FALSE;
@@ -25,6 +28,7 @@ submit_prompts (PlumbWorker *self, GVariant *body, gint64 *samples, GError **err
   g_autofree gint32 *offsets = g_memdup2 (raw_offsets, ends * sizeof (gint32));
   g_autofree gint32 *ids = g_memdup2 (raw_ids, tokens * sizeof (gint32));
   g_autofree gint64 *ordinals = g_memdup2 (raw_ordinals, n_ordinals * sizeof (gint64));
+  g_autofree gint32 *firsts = g_memdup2 (raw_firsts ? raw_firsts : "", n_firsts * sizeof (gint32));
   for (gsize i = 0; i < n_ordinals; i++)
     {
       if (offsets[i] < 0 || offsets[i + 1] < offsets[i] || (gsize) offsets[i + 1] > tokens)
@@ -32,8 +36,8 @@ submit_prompts (PlumbWorker *self, GVariant *body, gint64 *samples, GError **err
           g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "a generate message has wrong offsets");
           return FALSE;
         }
-      if (!plumb_rollout_submit (self->rollout, ids + offsets[i], offsets[i + 1] - offsets[i], each,
-                                 ordinals[i], error))
+      if (!plumb_rollout_submit_from (self->rollout, ids + offsets[i], offsets[i + 1] - offsets[i],
+                                      raw_firsts ? CLAMP (firsts[i], 0, G_MAXUINT16) : 0, each, ordinals[i], error))
         return FALSE;
     }
   *samples = (gint64) n_ordinals * each;

@@ -171,6 +171,41 @@ test_dynamic_sampling (Engine *engine, gconstpointer data)
     }
 }
 
+/* An environment speaks between the answers: what it says is seen by the model and not trained on, and rollout and
+ * trainer still agree to the last bit; its rewards are added over the turns, and the whole repeats. */
+static void
+test_environment (Engine *engine, gconstpointer data)
+{
+  static const Algorithm a
+      = { "grpo", "--set model.max_length=64 --set 'rollout.environment=sh environment.sh' "
+                  "--set rollout.environment.max_turns=3", "reward/mean" };
+  engine_write (engine, "environment.sh",
+                "while read -r line; do\n"
+                "  echo \"$line\" >> seen.txt\n"
+                "  case $line in\n"
+                "    *'\"turn\":1,'*) echo '{\"observation\": \" go on \", \"reward\": 0.25}' ;;\n"
+                "    *'\"turn\":2,'*) echo '{\"observation\": \" once more \", \"reward\": 0.5}' ;;\n"
+                "    *) echo '{\"done\": true}' ;;\n"
+                "  esac\n"
+                "done\n");
+  check (engine, "grpo", &a);
+  g_autoptr (GArray) gap = engine_series (engine, "whole", "policy/logprob_gap_max");
+  g_autoptr (GArray) rewards = engine_series (engine, "whole", "reward/mean");
+  g_autoptr (GArray) lengths = engine_series (engine, "whole", "length/response_mean");
+  for (guint i = 0; i < gap->len; i++)
+    {
+      g_assert_cmpfloat (g_array_index (gap, double, i), ==, 0);
+      g_assert_cmpfloat (g_array_index (rewards, double, i), >=, 0.75); /* and what the pattern gives */
+      g_assert_cmpfloat (g_array_index (lengths, double, i), >, 17); /* both observations are in it */
+    }
+  g_assert_cmpint (engine_shell (engine, "grep -q '\"turn\":3' seen.txt && ! grep -q '\"turn\":4' seen.txt"), ==, 0);
+  /* One that speaks nonsense fails its samples, which leave the loss; the run goes on. */
+  static const Algorithm bad = { "grpo", "--set model.max_length=64 --set 'rollout.environment=yes no'", NULL };
+  run_ok (engine, "grpo", &bad, "nonsense", "");
+  g_autoptr (GArray) failed = engine_series (engine, "nonsense", "reward/failed");
+  g_assert_cmpfloat (g_array_index (failed, double, 0), ==, 1);
+}
+
 /* A student comes nearer to its teacher: the model that another run made. */
 static void
 test_distill (Engine *engine, gconstpointer data)
@@ -196,6 +231,7 @@ main (int argc, char **argv)
   ENGINE_TEST ("/algorithms/offline", test_offline);
   ENGINE_TEST ("/algorithms/learning", test_learning);
   ENGINE_TEST ("/algorithms/dynamic-sampling", test_dynamic_sampling);
+  ENGINE_TEST ("/algorithms/environment", test_environment);
   ENGINE_TEST ("/algorithms/distill", test_distill);
   return g_test_run ();
 }
