@@ -69,7 +69,8 @@ static const char *const schedule_choices[]
     = { "constant", "linear", "cosine", "cosine_floor", "wsd", NULL };
 static const char *const export_choices[] = { "never", "end", "every", NULL };
 static const char *const reward_choices[]
-    = { "number", "exact", "regex", "length", "choice", "code", "program", "model", NULL };
+    = { "number", "exact",   "regex", "json_schema", "length", "format", "choice",
+        "code",   "program", "http",  "judge",       "model",  NULL };
 
 static const PlumbFieldGroup groups[] = {
   { "run", N_ ("Run"), N_ ("What is trained, and under which name.") },

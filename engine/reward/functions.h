@@ -36,6 +36,10 @@ extern const PlumbRewardFunction plumb_reward_choice;
 extern const PlumbRewardFunction plumb_reward_program;
 extern const PlumbRewardFunction plumb_reward_model;
 extern const PlumbRewardFunction plumb_reward_code;
+extern const PlumbRewardFunction plumb_reward_http;
+extern const PlumbRewardFunction plumb_reward_judge;
+extern const PlumbRewardFunction plumb_reward_format;
+extern const PlumbRewardFunction plumb_reward_json_schema;
 
 /* Sets an error for a bad option, with its place. Returns FALSE. */
 gboolean plumb_reward_bad_option (

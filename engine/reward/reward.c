@@ -11,7 +11,8 @@
 static const PlumbRewardFunction *const functions[]
     = { &plumb_reward_number, &plumb_reward_exact,  &plumb_reward_regex,
         &plumb_reward_length, &plumb_reward_choice, &plumb_reward_program,
-        &plumb_reward_model,  &plumb_reward_code };
+        &plumb_reward_model,  &plumb_reward_code,   &plumb_reward_http,
+        &plumb_reward_judge,  &plumb_reward_format, &plumb_reward_json_schema };
 
 #define REMOTE_AT_ONCE 64
 

@@ -214,6 +214,81 @@ test_plain (void)
 }
 
 static void
+test_format (void)
+{
+  static const struct
+  {
+    const char *response;
+    double whole, prefilled;
+  } cases[] = {
+    { "<think>a</think><answer>b</answer>", 1, 0 },
+    { " <think>\na\n</think>\n\n<answer>b</answer>\n", 1, 0 },
+    { "a</think><answer>b</answer>", 0, 1 },
+    { "<answer>b</answer><think>a</think>", 0, 0 },
+    { "<think>a</think>so<answer>b</answer>", 0, 0 },
+    { "<think>a</think><answer>b</answer> and more", 0, 0 },
+    { "<think>a</think><answer>b", 0, 0 },
+    { "<think></think><answer>b</answer>", 0, 0 },
+    { "<think>a</think><answer>b</answer><answer>c</answer>", 0, 0 },
+    { "<think><think>a</think><answer>b</answer>", 0, 0 },
+    { "", 0, 0 },
+  };
+  g_autoptr (PlumbReward) whole = make_named ("format");
+  g_autoptr (PlumbReward) prefilled
+      = make_reward ("[reward]\nfunctions=format\n[reward format]\nprefilled=yes\n", NULL);
+
+  for (gsize i = 0; i < G_N_ELEMENTS (cases); i++)
+    if (score (whole, cases[i].response, NULL) != cases[i].whole
+        || score (prefilled, cases[i].response, NULL) != cases[i].prefilled)
+      g_error ("%s: not %g, %g", cases[i].response, cases[i].whole, cases[i].prefilled);
+}
+
+static void
+test_json_schema (void)
+{
+  static const struct
+  {
+    const char *schema, *response;
+    double expect;
+  } cases[] = {
+    { "{\"type\": \"object\", \"required\": [\"a\"]}", "{\"a\": 1}", 1 },
+    { "{\"type\": \"object\", \"required\": [\"a\"]}", "```json\n{\"a\": 1}\n```", 1 },
+    { "{\"type\": \"object\", \"required\": [\"a\"]}", "{\"b\": 1}", 0 },
+    { "{\"type\": \"object\"}", "It is {}", 0 },
+    { "{\"type\": \"object\"}", "", 0 },
+    { "{\"properties\": {\"a\": {\"type\": \"integer\"}}}", "{\"a\": 2.0}", 1 },
+    { "{\"properties\": {\"a\": {\"type\": \"integer\"}}}", "{\"a\": 2.5}", 0 },
+    { "{\"properties\": {\"a\": {}}, \"additionalProperties\": false}", "{\"b\": 1}", 0 },
+    { "{\"items\": {\"enum\": [\"x\", 1]}, \"minItems\": 1}", "[\"x\", 1.0]", 1 },
+    { "{\"items\": {\"enum\": [\"x\", 1]}, \"minItems\": 1}", "[]", 0 },
+    { "{\"items\": {\"enum\": [\"x\", 1]}}", "[\"y\"]", 0 },
+    { "{\"type\": [\"string\", \"null\"], \"maxLength\": 2}", "\"\u00e9\u00e9\"", 1 },
+    { "{\"type\": [\"string\", \"null\"], \"maxLength\": 2}", "\"abc\"", 0 },
+    { "{\"type\": [\"string\", \"null\"]}", "null", 1 },
+    { "{\"pattern\": \"^a+$\"}", "\"aa\"", 1 },
+    { "{\"pattern\": \"^a+$\"}", "\"ab\"", 0 },
+    { "{\"minimum\": 1, \"exclusiveMaximum\": 2}", "1", 1 },
+    { "{\"minimum\": 1, \"exclusiveMaximum\": 2}", "2", 0 },
+    { "{\"anyOf\": [{\"const\": 1}, {\"type\": \"string\"}], \"not\": {\"const\": \"x\"}}", "1", 1 },
+    { "{\"anyOf\": [{\"const\": 1}, {\"type\": \"string\"}], \"not\": {\"const\": \"x\"}}", "\"x\"", 0 },
+    { "{\"oneOf\": [{\"minimum\": 1}, {\"minimum\": 2}]}", "3", 0 },
+    { "{\"oneOf\": [{\"minimum\": 1}, {\"minimum\": 2}]}", "1", 1 },
+  };
+
+  for (gsize i = 0; i < G_N_ELEMENTS (cases); i++)
+    {
+      g_autofree char *text = g_strdup_printf (
+          "[reward]\nfunctions=json_schema\n[reward json_schema]\nschema=%s\n", cases[i].schema);
+      g_autoptr (GError) error = NULL;
+      g_autoptr (PlumbReward) reward = make_reward (text, &error);
+
+      g_assert_no_error (error);
+      if (score (reward, cases[i].response, NULL) != cases[i].expect)
+        g_error ("%s by %s: not %g", cases[i].response, cases[i].schema, cases[i].expect);
+    }
+}
+
+static void
 test_sum (void)
 {
   g_autoptr (PlumbReward) reward
@@ -254,6 +329,14 @@ test_refused (void)
     { "[reward]\nfunctions=length\n[reward length]\nmin=5\nmax=3\n", "below min" },
     { "[reward]\nfunctions=number\n[reward number]\nx=1\n", "none" },
     { "[reward]\nfunctions=program\n", "command" },
+    { "[reward]\nfunctions=http\n", "url" },
+    { "[reward]\nfunctions=http\n[reward http]\nurl=localhost:5000\n", "http://" },
+    { "[reward]\nfunctions=judge\n[reward judge]\nmodel=m\n", "rubric" },
+    { "[reward]\nfunctions=format\n[reward format]\ntags=<think>\n", "names" },
+    { "[reward]\nfunctions=json_schema\n", "schema" },
+    { "[reward]\nfunctions=json_schema\n[reward json_schema]\nschema={\"$ref\": \"#\"}\n", "$ref" },
+    { "[reward]\nfunctions=json_schema\n[reward json_schema]\nschema=/no/such/file\n", "r.spec:4" },
+    { "[reward]\nfunctions=code\n[reward code]\npython=/opt/python\n", "/usr" },
     { "[reward]\nfunctions=program\n[reward program]\ncommand=/no/such/program\n", "program" },
     { "[run]\nseed=1\n", "reward.functions" },
   };
@@ -382,6 +465,8 @@ main (int argc, char **argv)
   g_test_add_func ("/reward/number/gsm8k", test_gsm8k);
   g_test_add_func ("/reward/choice/rows", test_choice_rows);
   g_test_add_func ("/reward/plain", test_plain);
+  g_test_add_func ("/reward/format", test_format);
+  g_test_add_func ("/reward/json-schema", test_json_schema);
   g_test_add_func ("/reward/sum", test_sum);
   g_test_add_func ("/reward/refused", test_refused);
   g_test_add_func ("/reward/program", test_program);
