@@ -203,11 +203,13 @@ stop_server (Server *server, gconstpointer data)
 {
   g_autoptr (GSource) quit = g_idle_source_new ();
 
-  g_socket_service_stop (server->service);
-  g_socket_listener_close (G_SOCKET_LISTENER (server->service));
   g_source_set_callback (quit, quit_loop, loop, NULL);
   g_source_attach (quit, g_main_loop_get_context (loop));
   g_thread_join (thread);
+  g_socket_service_stop (server->service);
+  g_socket_listener_close (G_SOCKET_LISTENER (server->service));
+  while (g_main_context_iteration (g_main_loop_get_context (loop), FALSE))
+    continue; /* what was waiting for a call learns of the end */
   while (g_atomic_int_get (&server->running) > 0)
     g_usleep (10000);
   g_main_loop_unref (loop);
