@@ -40,5 +40,6 @@ plumb_kl_adapt (double coefficient, double kl, double target, double samples, do
     error = ADAPTION_LIMIT;
   else if (error < -ADAPTION_LIMIT)
     error = -ADAPTION_LIMIT;
-  return coefficient * (1 + error * samples / horizon);
+  double share = samples < horizon ? samples / horizon : 1; // more would overshoot, and change the sign
+  return coefficient * (1 + error * share);
 }

@@ -18,10 +18,12 @@ clamp (double value, double low, double high)
 struct sequence
 {
   int first, last, length;
-  double weight;        // per token in the loss
+  double weight;        // per token in the policy loss
+  double other_weight;  // per token in the KL and entropy terms: always by the aggregate that was asked for
   double log_ratio;     // mean of new minus old
   double mean_advantage;
   double geometric;     // exp of the mean of old minus rollout
+  double held;          // GMPO: mean of the log-ratios, held back
 };
 
 /* One token's share: the loss, its derivative by the log-ratio, and what the clip did. */
@@ -40,6 +42,14 @@ behaviour (const struct plumb_policy_options *o, const struct plumb_loss_batch *
   return o->surrogate == PLUMB_SURROGATE_GSPO && corrected ? b->rollout_logp : b->old_logp;
 }
 
+/* GMPO's log-ratio, clipped on the side that the advantage favours. */
+static double
+held_back (const struct plumb_policy_options *o, double d, double advantage)
+{
+  double sign = advantage < 0 ? -1 : 1;
+  return sign * fmin (sign * d, sign * clamp (d, -o->clip_low, o->clip_high));
+}
+
 static struct sequence
 measure (const struct plumb_policy_options *o, const struct plumb_denominators *d,
          const struct plumb_loss_batch *b, int s)
@@ -48,7 +58,8 @@ measure (const struct plumb_policy_options *o, const struct plumb_denominators *
   struct sequence q = { .first = b->offsets[s], .last = b->offsets[s + 1], .length = plumb_loss_length (b, s) };
   const double *old = behaviour (o, b);
   double apart = 0;
-  q.weight = plumb_loss_weight (whole ? PLUMB_AGGREGATE_SEQUENCE : o->aggregate, d, b, s);
+  q.other_weight = plumb_loss_weight (o->aggregate, d, b, s);
+  q.weight = whole ? plumb_loss_weight (PLUMB_AGGREGATE_SEQUENCE, d, b, s) : q.other_weight;
   for (int t = q.first; t < q.last; t++)
     if (b->mask[t])
       {
@@ -63,6 +74,9 @@ measure (const struct plumb_policy_options *o, const struct plumb_denominators *
       apart /= q.length;
     }
   q.geometric = exp (apart);
+  for (int t = q.first; t < q.last && o->surrogate == PLUMB_SURROGATE_GMPO && q.length; t++)
+    if (b->mask[t])
+      q.held += held_back (o, b->logp[t] - b->old_logp[t], q.mean_advantage) / q.length;
   return q;
 }
 
@@ -113,24 +127,16 @@ sapo_surrogate (double difference, double advantage)
   return s;
 }
 
-/* The sequence's loss -A exp (mean x), with x the log-ratio held back on the side that the advantage favours; the
- * slope is this token's share of it, times the length. */
+/* The sequence's loss -A exp (mean x); the slope is this token's share of it, times the length. */
 static struct surrogate
 gmpo_surrogate (const struct plumb_policy_options *o, const struct plumb_loss_batch *b,
                 const struct sequence *q, int t)
 {
-  double sign = q->mean_advantage < 0 ? -1 : 1, sum = 0;
   struct surrogate s = { 0 };
-  for (int i = q->first; i < q->last; i++)
-    if (b->mask[i])
-      {
-        double d = b->logp[i] - b->old_logp[i], held = clamp (d, -o->clip_low, o->clip_high);
-        sum += sign * fmin (sign * d, sign * held);
-      }
-  double d = b->logp[t] - b->old_logp[t], held = clamp (d, -o->clip_low, o->clip_high);
-  int cut = sign * held < sign * d;
+  double d = b->logp[t] - b->old_logp[t];
+  int cut = held_back (o, d, q->mean_advantage) != d;
   s.ratio = exp (clamp (d, -LOG_RATIO_LIMIT, LOG_RATIO_LIMIT));
-  s.loss = -q->mean_advantage * exp (sum / q->length);
+  s.loss = -q->mean_advantage * exp (q->held);
   s.slope = cut ? 0 : s.loss;
   s.low = cut && d < -o->clip_low;
   s.high = cut && d > o->clip_high;
@@ -227,12 +233,12 @@ add_token (const struct plumb_policy_options *o, const struct plumb_loss_batch *
   else
     slopes->logp[t] = weight * token.slope;
   if (b->reference)
-    slopes->logp[t] += add_kl (o, b, t, q->weight, st);
+    slopes->logp[t] += add_kl (o, b, t, q->other_weight, st);
   if (b->entropy)
     {
       st->entropy += b->entropy[t];
-      st->entropy_loss -= q->weight * o->entropy * b->entropy[t];
-      slopes->entropy[t] = -q->weight * o->entropy;
+      st->entropy_loss -= q->other_weight * o->entropy * b->entropy[t];
+      slopes->entropy[t] = -q->other_weight * o->entropy;
     }
 }
 

@@ -35,7 +35,7 @@ struct plumb_policy_options
   enum plumb_kl_estimator kl_estimator;
   int kl_unbiased; // weight the estimator by the ratio, so that its gradient is that of the KL (DeepSeek-AI 2025)
   double entropy;  // coefficient of the bonus
-  enum plumb_aggregate aggregate; // GSPO and GMPO always take the mean over sequences
+  enum plumb_aggregate aggregate; // of KL and entropy always; GSPO and GMPO take the mean over sequences for the rest
 };
 
 /* Policy loss with KL in the loss and an entropy bonus. The slopes by log-prob and entropy are overwritten; the

@@ -119,7 +119,7 @@ check_ending (PlumbSpec *spec, GPtrArray *problems)
       g_clear_error (&error);
     }
   if (at != NULL && *at != '\0' && !g_str_equal (at, "off")
-      && !plumb_stop_time_parse (at, 0, &when, &error))
+      && !plumb_stop_time_parse (at, g_get_real_time () / G_USEC_PER_SEC, &when, &error))
     report (spec, problems, "schedule.stop_at", "write a time of day, or a date with one", "%s",
             error->message);
   if (best != NULL && !plumb_spec_is_auto (spec, "checkpoint.best_metric") && plumb_metric_find (best) == NULL)
@@ -227,9 +227,28 @@ check_models (PlumbSpec *spec, GPtrArray *problems)
             "the bound of bad answers is %s times their advantage",
             plumb_spec_get_text (spec, "algorithm.dual_clip"));
   if (PLUMB_IS_ON (plumb_spec_algorithm (spec), PLUMB_ON_DISTILL)
-      && is_missing (spec, "model.reference"))
+      && (plumb_spec_is_auto (spec, "model.reference") || is_missing (spec, "model.reference")))
     report (spec, problems, "model.reference", "name the folder of the teacher",
             "there is no teacher to distil from");
+  if (PLUMB_IS_ON (plumb_spec_algorithm (spec), PLUMB_ON_DISTILL)
+      && plumb_spec_get_real (spec, "algorithm.kl.coefficient") <= 0)
+    report (spec, problems, "algorithm.kl.coefficient", "set it to 1",
+            "the teacher would have no weight, and nothing be learnt");
+}
+
+static void
+check_preferences (PlumbSpec *spec, GPtrArray *problems)
+{
+  PlumbAlgorithm algorithm = plumb_spec_algorithm (spec);
+  const char *loss = plumb_spec_get_text (spec, "algorithm.dpo.loss");
+
+  if (PLUMB_IS_ON (algorithm, PLUMB_ON_DPO) && g_strcmp0 (loss, "robust") == 0
+      && plumb_spec_get_real (spec, "algorithm.dpo.label_smoothing") >= 0.5)
+    report (spec, problems, "algorithm.dpo.label_smoothing", "use less than 0.5",
+            "with half of the labels wrong, nothing can be learnt from them");
+  if (PLUMB_IS_ON (algorithm, PLUMB_ON_KTO) && plumb_spec_get_integer (spec, "train.batch") < 2)
+    report (spec, problems, "train.batch", "use 2 or more; 32 is usual",
+            "KTO measures answers against those of other rows of the batch");
 }
 
 static void
@@ -264,6 +283,7 @@ plumb_spec_validate (PlumbSpec *spec, GPtrArray *problems)
       check_rollout (spec, problems);
       check_models (spec, problems);
     }
+  check_preferences (spec, problems);
   if (PLUMB_IS_ON (plumb_spec_algorithm (spec), PLUMB_ON_REWARDED))
     check_reward (spec, problems);
   check_schedule (spec, problems);

@@ -448,7 +448,7 @@ static const PlumbField fields[] = {
     N_("A time, like 18:00 or 2026-12-01 06:30: the run stops with a checkpoint before it."),
     MORE, ALL, ENTRY, OFF, NULL },
   { "schedule.max_hours", N_("Longest time"), REAL, N_("h"), "off", 0, 1e6, NULL,
-    N_("The run stops with a checkpoint before it has taken so long."),
+    N_("The run stops with a checkpoint before it has taken so long, from each start on."),
     MORE, ALL, SPIN, OFF, NULL },
   { "schedule.stop_if", N_("Stop if"), TEXTS, NULL, NULL, 0, 256, NULL,
     N_("Conditions that end the run, like: kl/reference > 0.2 for 10, reward/mean >= 0.95 for 5."),

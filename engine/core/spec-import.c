@@ -73,14 +73,11 @@ static const Rule rules[] = {
   { "critic.freezing_steps", "freezing_actor_steps", COPY, "algorithm.critic_warmup_steps", NULL },
   { "algo.advantage.lambd", "lambd", COPY, "algorithm.lambda", NULL },
   { "algo.advantage.gamma", "gamma", COPY, "algorithm.gamma", NULL },
-  { "algo.advantage.no_std_norm", "no_advantage_std_norm", YES, "algorithm.advantage.normalize", "mean" },
-  { "algo.advantage.is_correction_type", "vllm_is_correction_type", COPY, "algorithm.correction", NULL },
   { "algo.advantage.is_correction_threshold", "vllm_is_truncated_threshold", PAIR, "algorithm.correction.low", "algorithm.correction.high" },
   { "algo.kl.init_coef", "init_kl_coef", COPY, "algorithm.kl.coefficient", NULL },
   { "algo.kl.target", "kl_target", COPY, "algorithm.kl.target", NULL },
   { "algo.kl.horizon", "kl_horizon", COPY, "algorithm.kl.horizon", NULL },
   { "algo.kl.estimator", "kl_estimator", COPY, "algorithm.kl.estimator", NULL },
-  { "algo.kl.use_loss", "use_kl_loss", YES, "algorithm.kl.where", "loss" },
   { "algo.dynamic_filtering_enable", "dynamic_filtering", YES, "algorithm.dynamic_sampling", "yes" },
   { "algo.dynamic_filtering_range", "dynamic_filtering_reward_range", PAIR, "algorithm.dynamic_sampling.low", "algorithm.dynamic_sampling.high" },
   { "dpo.beta", "beta", COPY, "algorithm.beta", NULL },
@@ -134,7 +131,6 @@ static const Rule rules[] = {
   { "ds.zero_stage", "zero_stage", UNNEEDED, NULL, INSIDE },
   { "actor.gradient_checkpointing_enable", "gradient_checkpointing model.gradient_checkpointing_enable", UNNEEDED, NULL, "memory is planned before the start" },
   { "logger.logging_steps", "logging_steps", UNNEEDED, NULL, ALWAYS },
-  { "algo.advantage.is_correction_enable", "enable_vllm_is_correction", UNNEEDED, NULL, "algorithm.correction says which" },
 };
 /* clang-format on */
 
@@ -323,6 +319,10 @@ apply (PlumbSpec *spec, const Flag *flag, const Rule *rule, GPtrArray *notes)
     }
 }
 
+#define DECIDED                                                                                                        \
+  "algo.kl.use_loss use_kl_loss algo.advantage.is_correction_type vllm_is_correction_type "                            \
+  "algo.advantage.is_correction_enable enable_vllm_is_correction"
+
 /* Flags that need more than a rule. TRUE if it was one. */
 static gboolean
 apply_special (PlumbSpec *spec, const Flag *flag, GPtrArray *notes)
@@ -380,8 +380,47 @@ apply_special (PlumbSpec *spec, const Flag *flag, GPtrArray *notes)
       return TRUE;
     }
   /* The first two were looked at before; the third is the launcher's. */
-  return g_str_equal (flag->name, "algo.advantage.estimator") || g_str_equal (flag->name, "advantage_estimator")
-         || g_str_equal (flag->name, "module");
+  if (has_word ("algo.advantage.no_std_norm no_advantage_std_norm", flag->name))
+    {
+      /* Theirs concerns the whitening alone, which group estimators do not have. */
+      int whitened = PLUMB_ON_PPO | 1 << PLUMB_ALGORITHM_REINFORCE | 1 << PLUMB_ALGORITHM_REINFORCE_BASELINE;
+
+      if (PLUMB_IS_ON (plumb_spec_algorithm (spec), whitened))
+        set (spec, flag, "algorithm.advantage.normalize", "mean", notes);
+      else
+        add_note (notes, flag, "it has no effect on this estimator");
+      return TRUE;
+    }
+  return has_word ("algo.advantage.estimator advantage_estimator module", flag->name) || has_word (DECIDED, flag->name);
+}
+
+static const Flag *
+find_flag (GArray *flags, const char *names)
+{
+  for (guint i = 0; i < flags->len; i++)
+    if (has_word (names, g_array_index (flags, Flag, i).name))
+      return &g_array_index (flags, Flag, i);
+  return NULL;
+}
+
+/* What several flags decide together, and what theirs does where a flag is left out: it is written, since it decides what
+ * is optimised. */
+static void
+apply_objective (PlumbSpec *spec, GArray *flags, GPtrArray *notes)
+{
+  const Flag *type = find_flag (flags, "algo.advantage.is_correction_type vllm_is_correction_type");
+  const Flag *kl_loss = find_flag (flags, "algo.kl.use_loss use_kl_loss");
+  const char *correction = type != NULL && type->values->len > 0 ? g_ptr_array_index (type->values, 0) : "tis";
+
+  if (!PLUMB_IS_ON (plumb_spec_algorithm (spec), PLUMB_ON_POLICY))
+    return;
+  if (find_flag (flags, "algo.advantage.is_correction_enable enable_vllm_is_correction") != NULL)
+    set (spec, type != NULL ? type : &g_array_index (flags, Flag, 0), "algorithm.correction", correction, notes);
+  plumb_spec_set (spec, "algorithm.kl.where", kl_loss != NULL ? "loss" : "reward", NULL);
+  if (!plumb_spec_is_set (spec, "algorithm.kl.estimator"))
+    plumb_spec_set (spec, "algorithm.kl.estimator", "k1", NULL);
+  if (!plumb_spec_is_set (spec, "algorithm.kl.coefficient"))
+    plumb_spec_set (spec, "algorithm.kl.coefficient", "0.01", NULL);
 }
 
 /* The algorithm comes first: it decides which settings there are. */
@@ -440,5 +479,6 @@ plumb_spec_import_openrlhf (const char *text, GPtrArray *notes, GError **error)
       else
         add_note (notes, flag, "there is no counterpart");
     }
+  apply_objective (spec, flags, notes);
   return g_steal_pointer (&spec);
 }

@@ -87,7 +87,7 @@ plumb_stop_rule_see (PlumbStopRule *rule, const char *metric, double value)
 {
   gboolean holds = FALSE;
 
-  if (!g_str_equal (rule->metric, metric))
+  if (!g_pattern_match_simple (rule->metric, metric))
     return FALSE;
   switch (rule->comparison)
     {
@@ -145,5 +145,8 @@ plumb_stop_time_parse (const char *text, gint64 now, gint64 *when, GError **erro
       return FALSE;
     }
   *when = g_date_time_to_unix (then);
-  return TRUE;
+  if (*when > now)
+    return TRUE;
+  g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID, "\"%s\" lies in the past", text);
+  return FALSE;
 }

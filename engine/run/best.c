@@ -30,11 +30,16 @@ find_metric (PlumbRun *run, double *value)
                                                                                                     : trained;
   GHashTableIter iter;
   gpointer name, latest;
+  /* Of several sets of held-out data the first one decides. */
+  g_autofree char *first = run->evals->len
+                               ? g_strdup_printf ("eval/%s/*", ((PlumbEvalSet *) g_ptr_array_index (run->evals, 0))->name)
+                               : g_strdup ("eval/*");
   for (gsize i = 0; patterns[i]; i++)
     {
       g_hash_table_iter_init (&iter, run->latest);
       while (g_hash_table_iter_next (&iter, &name, &latest))
-        if (g_pattern_match_simple (patterns[i], name))
+        if (g_pattern_match_simple (patterns[i], name)
+            && (!g_str_has_prefix (name, "eval/") || !automatic || g_pattern_match_simple (first, name)))
           {
             *value = ((PlumbLatest *) latest)->value;
             return ((PlumbLatest *) latest)->step == run->position.step ? name : NULL;

@@ -33,7 +33,7 @@ typedef struct
   gint64 *value;
 } PositionField;
 
-#define N_POSITION 12
+#define N_POSITION 14
 
 static void
 position_fields (PlumbPosition *p, PositionField fields[N_POSITION])
@@ -44,6 +44,7 @@ position_fields (PlumbPosition *p, PositionField fields[N_POSITION])
     { "epoch", (gint64 *) &p->epoch }, { "row", (gint64 *) &p->row },
     { "critic_updates", &p->critic_updates }, { "round", &p->round }, { "bad_steps", &p->bad_steps },
     { "best_step", &p->best_step },
+    { "critic_bad_steps", &p->critic_bad_steps }, { "reference_step", &p->reference_step },
   };
   for (int i = 0; i < N_POSITION; i++)
     fields[i] = all[i];
@@ -267,6 +268,18 @@ read_position (PlumbRun *run, const char *dir, GError **error)
   read_showpieces (run, object);
   run->position = position;
   return TRUE;
+}
+
+gboolean
+plumb_run_read_reference_step (const char *dir, gint64 step, gint64 *reference, GError **error)
+{
+  g_autofree char *folder = plumb_run_checkpoint_path (dir, step);
+  g_autofree char *path = g_build_filename (folder, POSITION_FILE, NULL);
+  g_autoptr (JsonParser) parser = plumb_json_parse_file (path, MAX_POSITION_BYTES, error);
+  JsonObject *object = parser ? plumb_json_top (parser, path, error) : NULL;
+  if (object)
+    *reference = json_object_get_int_member_with_default (object, "reference_step", 0);
+  return object != NULL;
 }
 
 gboolean

@@ -99,7 +99,7 @@ read_answer (PlumbCompletions *a, GVariant *body, gsize expected, GError **error
   a->ids = copy_array (body, "ids", sizeof (gint32), tokens);
   a->log_probs = copy_array (body, "log-probs", sizeof (float), tokens);
   if (a->ordinals && a->samples && a->finish && a->offsets && a->ids && a->log_probs
-      && (gsize) a->offsets[expected] == tokens)
+      && a->offsets[0] == 0 && (gsize) a->offsets[expected] == tokens)
     return TRUE;
   g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "the worker returned other completions than asked for");
   return FALSE;

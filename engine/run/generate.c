@@ -9,7 +9,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "engine/algo/shaping.h"
 #include "engine/core/error.h"
 #include "engine/reward/batch.h"
 #include "engine/run/experience-message.h"
@@ -31,6 +30,7 @@ plumb_batch_free (PlumbBatch *batch)
   plumb_experience_free (batch->experience);
   g_free (batch->data);
   g_free (batch->ordinals);
+  g_free (batch->raw);
   g_free (batch->responses);
   g_free (batch->finish);
   for (int s = 0; s < n && batch->episodes; s++)
@@ -69,7 +69,6 @@ take_group (PlumbBatch *to, PlumbBatch *from, int group, gsize parts)
 void
 plumb_batch_take (PlumbBatch *to, PlumbBatch *from, const int *groups, int n)
 {
-  int before = to->experience ? to->experience->sequences : 0;
   g_autofree int *sequences = g_new (int, (gsize) n * from->samples + 1);
   to->samples = from->samples;
   to->n_parts = from->n_parts;
@@ -80,8 +79,8 @@ plumb_batch_take (PlumbBatch *to, PlumbBatch *from, const int *groups, int n)
       take_group (to, from, groups[i], from->n_parts);
     }
   struct plumb_experience *added = plumb_experience_select (from->experience, sequences, n * from->samples);
-  struct plumb_experience *whole = before ? plumb_experience_join (to->experience, added) : added;
-  if (before)
+  struct plumb_experience *whole = to->experience ? plumb_experience_join (to->experience, added) : added;
+  if (to->experience)
     {
       plumb_experience_free (to->experience);
       plumb_experience_free (added);
@@ -157,19 +156,6 @@ fill_experience (PlumbRun *run, PlumbBatch *batch, const PlumbCompletions *a, GE
       fill_sequence (batch, a, s, place[s], plumb_crew_version (run->crew));
     }
   return TRUE;
-}
-
-/* What happens to the raw rewards: overlong and cut responses. */
-static void
-shape (PlumbRun *run, struct plumb_experience *e)
-{
-  int buffer = (int) plumb_spec_get_integer (run->spec, "reward.overlong_buffer");
-  if (buffer > 0)
-    plumb_shape_overlong (e, (int) plumb_spec_get_integer (run->spec, "rollout.max_new_tokens"), buffer,
-                          plumb_spec_get_real (run->spec, "reward.overlong_factor"));
-  if (plumb_spec_is_set (run->spec, "reward.truncated")
-      && g_strcmp0 (plumb_spec_get_text (run->spec, "reward.truncated"), "off") != 0)
-    plumb_shape_truncated (e, plumb_spec_get_real (run->spec, "reward.truncated"));
 }
 
 /* Scores (sequences) of the reward model, normalised where that is asked for; NaN without one. */
@@ -280,7 +266,6 @@ score (PlumbRun *run, PlumbBatch *batch, GError **error)
       e->reward[s] = e->scored[s] ? batch->scores[s].value : 0;
       add_episode (batch, s);
     }
-  shape (run, e);
   return TRUE;
 }
 

@@ -132,6 +132,22 @@ fill_log_probs (PlumbRun *run, struct plumb_experience *e, GError **error)
   return ok;
 }
 
+/* What happens to the raw rewards before the advantages: overlong and cut responses. An evaluation measures the raw
+ * ones, and so does dynamic sampling. */
+static void
+shape_rewards (PlumbRun *run, PlumbBatch *batch)
+{
+  struct plumb_experience *e = batch->experience;
+  batch->raw = g_memdup2 (e->reward, MAX (1, (gsize) e->sequences) * sizeof *e->reward);
+  int buffer = (int) plumb_spec_get_integer (run->spec, "reward.overlong_buffer");
+  if (buffer > 0)
+    plumb_shape_overlong (e, (int) plumb_spec_get_integer (run->spec, "rollout.max_new_tokens"), buffer,
+                          plumb_spec_get_real (run->spec, "reward.overlong_factor"));
+  if (plumb_spec_is_set (run->spec, "reward.truncated")
+      && g_strcmp0 (plumb_spec_get_text (run->spec, "reward.truncated"), "off") != 0)
+    plumb_shape_truncated (e, plumb_spec_get_real (run->spec, "reward.truncated"));
+}
+
 static int
 updates_per_step (PlumbRun *run)
 {
@@ -325,6 +341,7 @@ plumb_run_online_step (PlumbRun *run, GError **error)
   g_autoptr (PlumbBatch) batch = generate_batch (run, error);
   if (!batch)
     return FALSE;
+  shape_rewards (run, batch);
   run->position.step++;
   run->position.stage_step++;
   Training t;

@@ -122,6 +122,15 @@ eval_set_free (gpointer data)
   g_free (self);
 }
 
+static gboolean
+is_taken (GPtrArray *sets, const char *name)
+{
+  for (guint i = 0; i < sets->len; i++)
+    if (g_str_equal (((PlumbEvalSet *) g_ptr_array_index (sets, i))->name, name))
+      return TRUE;
+  return FALSE;
+}
+
 /* "data/gsm8k.test.jsonl" is called gsm8k.test, "builtin:arithmetic" arithmetic; a second of a name gets a number. */
 static char *
 name_of_set (const char *path, GPtrArray *others)
@@ -130,14 +139,17 @@ name_of_set (const char *path, GPtrArray *others)
   g_autofree char *base = g_path_get_basename (path);
   char *colon = strrchr (base, ':');
   g_autofree char *name = g_strdup (colon ? colon + 1 : base);
-  guint same = 0;
   for (gsize i = 0; i < G_N_ELEMENTS (suffixes); i++)
     if (g_str_has_suffix (name, suffixes[i]) && strlen (name) > strlen (suffixes[i]))
       name[strlen (name) - strlen (suffixes[i])] = '\0';
   g_strdelimit (name, "/", '-');
-  for (guint i = 0; i < others->len; i++)
-    same += g_str_has_prefix (((PlumbEvalSet *) g_ptr_array_index (others, i))->name, name);
-  return same ? g_strdup_printf ("%s-%u", name, same + 1) : g_strdup (name);
+  g_autofree char *free_name = g_strdup (name);
+  for (int number = 2; is_taken (others, free_name); number++)
+    {
+      g_free (free_name);
+      free_name = g_strdup_printf ("%s-%d", name, number);
+    }
+  return g_steal_pointer (&free_name);
 }
 
 static PlumbDataSet *
@@ -398,12 +410,13 @@ static void
 set_reference (PlumbWorkerSettings *s, const PlumbRunInputs *in, const char *dir)
 {
   const char *reference = reference_folder (in->spec);
-  g_autofree char *kept = g_build_filename (dir, "reference", "model", NULL);
+  g_autofree char *name = g_strdup_printf ("step-%06" G_GINT64_FORMAT, in->reference_step);
+  g_autofree char *kept = g_build_filename (dir, "reference", name, NULL);
   gboolean moving = plumb_spec_algorithm (in->spec) == PLUMB_ALGORITHM_ITERATIVE_DPO
                     && g_str_equal (plumb_spec_get_text (in->spec, "algorithm.iterative.reference"), "moving");
   gboolean renewed = moving || (!reference && in->warmup);
   s->reference_from_policy = renewed;
-  s->reference = g_strdup (renewed && g_file_test (kept, G_FILE_TEST_IS_DIR) ? kept
+  s->reference = g_strdup (renewed && in->reference_step > 0 ? kept
                            : reference                                     ? reference
                                                                            : in->start_model);
 }

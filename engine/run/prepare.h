@@ -17,6 +17,7 @@ typedef struct
   GPtrArray *evals;             /* of PlumbEvalSet, one for each path of data.eval */
   PlumbReward *reward;                 /* NULL: offline */
   PlumbLineProgram *environment;       /* NULL: none */
+  gint64 reference_step;               /* of the checkpoint that the run goes on from; 0: none */
   double reward_mean, reward_deviation; /* of the reward model's scores: 0 and 1 unless they are normalised */
   GPtrArray *reports;                  /* of PlumbProblem: rows that were left out */
 } PlumbRunInputs;

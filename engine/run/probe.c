@@ -58,6 +58,16 @@ plumb_run_values (PlumbRun *run, const struct plumb_experience *e, PlumbValuesOf
   return TRUE;
 }
 
+/* Where the answer of a sequence begins: its first token that counts. */
+static int
+first_answered (const struct plumb_experience *e, int s)
+{
+  int t = e->offsets[s];
+  while (t < e->offsets[s + 1] && !e->mask[t])
+    t++;
+  return t;
+}
+
 /* Each prompt with the response of the next row, cut to `longest` tokens: KTO's mismatched answers. */
 static struct plumb_experience *
 mismatch (const struct plumb_experience *e, int longest)
@@ -68,13 +78,12 @@ mismatch (const struct plumb_experience *e, int longest)
   struct plumb_experience *m = plumb_experience_new (n, 2 * tokens);
   for (int s = 0; s < n; s++)
     {
-      int next = (s + 1) % n, response = plumb_experience_response_length (e, next);
-      int prompt = e->offsets[s + 1] - e->offsets[s] - plumb_experience_response_length (e, s);
-      int at = m->offsets[s], begin = e->offsets[next + 1] - response;
+      int next = (s + 1) % n, begin = first_answered (e, next), response = e->offsets[next + 1] - begin;
+      int prompt = first_answered (e, s) - e->offsets[s], at = m->offsets[s];
       response = MIN (response, MAX (0, longest - prompt));
       memcpy (m->ids + at, e->ids + e->offsets[s], (gsize) prompt * sizeof *m->ids);
       memcpy (m->ids + at + prompt, e->ids + begin, (gsize) response * sizeof *m->ids);
-      memset (m->mask + at + prompt, 1, (gsize) response);
+      memcpy (m->mask + at + prompt, e->mask + begin, (gsize) response);
       m->offsets[s + 1] = at + prompt + response;
     }
   m->tokens = m->offsets[n];

@@ -109,7 +109,9 @@ set_policy (PlumbSpec *spec, double kl_coefficient, struct plumb_policy_options 
   o->correction = plumb_spec_get_choice (spec, "algorithm.correction");
   o->correction_low = plumb_spec_get_real (spec, "algorithm.correction.low");
   o->correction_high = plumb_spec_get_real (spec, "algorithm.correction.high");
-  o->kl_coefficient = kl_in_reward (spec) ? 0 : kl_coefficient;
+  /* A distillation has its teacher in the advantages already. */
+  gboolean taught = plumb_spec_algorithm (spec) == PLUMB_ALGORITHM_DISTILL;
+  o->kl_coefficient = kl_in_reward (spec) || taught ? 0 : kl_coefficient;
   o->kl_estimator = plumb_spec_get_choice (spec, "algorithm.kl.estimator");
   o->kl_unbiased = plumb_spec_get_boolean (spec, "algorithm.kl.unbiased");
   o->entropy = plumb_spec_get_real (spec, "algorithm.entropy");

@@ -57,20 +57,27 @@ record_lengths (PlumbRun *run, const PlumbBatch *batch)
   plumb_run_point (run, "length/prompt_mean", prompts / n);
 }
 
+static const double *
+raw_rewards (const PlumbBatch *batch)
+{
+  return batch->raw ? batch->raw : batch->experience->reward;
+}
+
 static void
 record_rewards (PlumbRun *run, const PlumbBatch *batch)
 {
   const struct plumb_experience *e = batch->experience;
+  const double *raw = raw_rewards (batch);
   double sum = 0, squares = 0, least = INFINITY, most = -INFINITY;
   int scored = 0;
   for (int s = 0; s < e->sequences; s++)
     {
       if (!e->scored[s])
         continue;
-      sum += e->reward[s];
-      squares += e->reward[s] * e->reward[s];
-      least = MIN (least, e->reward[s]);
-      most = MAX (most, e->reward[s]);
+      sum += raw[s];
+      squares += raw[s] * raw[s];
+      least = MIN (least, raw[s]);
+      most = MAX (most, raw[s]);
       scored++;
     }
   if (!run->reward && !run->environment)
@@ -140,9 +147,10 @@ plumb_run_record_batch (PlumbRun *run, const PlumbBatch *batch, const struct plu
   record_lengths (run, batch);
   record_gap (run, batch->experience);
   record_reference (run, batch->experience);
-  if (groups->groups > 0)
+  if (run->reward || run->environment)
+    plumb_run_point (run, "reward/return", groups->mean_return);
+  if (groups->groups > 0 && (run->reward || run->environment))
     {
-      plumb_run_point (run, "reward/return", groups->mean_return);
       plumb_run_point (run, "reward/group_std", groups->mean_std);
       plumb_run_point (run, "reward/flat_groups", (double) groups->flat / groups->groups);
     }
@@ -216,7 +224,7 @@ make_sample (PlumbRun *run, const PlumbBatch *batch, int s, gboolean evaluation,
   sample->prompt_text = g_strdup (row->prompt);
   sample->answer = g_strdup (row->answer);
   sample->response_text = g_strdup (batch->responses[s]);
-  sample->reward = e->reward[s];
+  sample->reward = raw_rewards (batch)[s];
   sample->failed = !e->scored[s];
   sample->reason = g_strdup (batch->scores[s].reason);
   sample->n_parts = n_parts;

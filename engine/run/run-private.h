@@ -39,7 +39,9 @@ typedef struct
   double pass1;       /* last measured accuracy; < 0: none */
   gint64 critic_updates;
   gint64 round;             /* of iterative DPO */
+  gint64 reference_step;    /* at which the reference was renewed last: it is reference/step-NNNNNN; 0: the first model */
   gint64 bad_steps;         /* updates in a row without a finite gradient */
+  gint64 critic_bad_steps;
   double kl_coefficient;    /* in force: it may adapt */
   gint64 best_step;         /* of the best checkpoint; 0: none yet */
   double best_value;
@@ -129,6 +131,7 @@ typedef struct
   gint64 *ordinals;    /* (prompts) */
   char **responses;  /* (sequences) text */
   gint32 *finish;    /* (sequences) PlumbFinish */
+  double *raw;       /* (sequences) rewards before they were shaped; NULL: they are not */
   PlumbRewardScore *scores; /* (sequences) */
   PlumbRewardScore *episodes; /* (sequences) by the environment; NULL: none */
   guint n_parts;     /* of the reward */
@@ -230,6 +233,8 @@ gboolean plumb_run_load_checkpoint (PlumbRun *run, gint64 step, GError **error);
 /* Writes the policy as the Hugging Face folder FOLDER/NAME. */
 gboolean plumb_run_save_model (PlumbRun *run, const char *folder, const char *name, GError **error);
 char *plumb_run_checkpoint_path (const char *dir, gint64 step);
+/* The step at which the reference of a checkpoint was renewed; 0: never. */
+gboolean plumb_run_read_reference_step (const char *dir, gint64 step, gint64 *reference, GError **error);
 
 /* record.c and record-updates.c */
 void plumb_run_record_batch (PlumbRun *run, const PlumbBatch *batch,

@@ -78,8 +78,10 @@ plumb_run_renew_reference (PlumbRun *run, gboolean keep_moments, GError **error)
       = plumb_crew_ask (run->crew, PLUMB_MESSAGE_STAGE, g_variant_dict_end (body), error);
   if (!answer || !run->reference_kept)
     return answer != NULL;
+  run->position.reference_step = run->position.step;
   g_autofree char *folder = g_build_filename (run->dir, "reference", NULL);
-  return plumb_run_save_model (run, folder, "model", error);
+  g_autofree char *name = g_strdup_printf ("step-%06" G_GINT64_FORMAT, run->position.step);
+  return plumb_run_save_model (run, folder, name, error);
 }
 
 /* The online stage begins: fresh optimizer, the reference as the policy is now, answers "before". */
@@ -366,6 +368,8 @@ begin (PlumbRun *run, PlumbRunInputs *in, gint64 from_step, GError **error)
 {
   if (!plumb_run_open_ending (run, error) || !plumb_run_inputs_open (in, run->spec, run->dir, error))
     return FALSE;
+  if (from_step > 0 && !plumb_run_read_reference_step (run->dir, from_step, &in->reference_step, error))
+    return FALSE;
   take_inputs (run, in);
   g_free (run->status->name);
   run->status->name = g_strdup (plumb_spec_get_text (run->spec, "run.name"));
@@ -376,9 +380,8 @@ begin (PlumbRun *run, PlumbRunInputs *in, gint64 from_step, GError **error)
     {
       if (!plumb_run_load_checkpoint (run, from_step, error))
         return FALSE;
-      g_autofree char *kept = g_build_filename (run->dir, "reference", "model", NULL);
-      if (run->position.stage == PLUMB_STAGE_ONLINE && run->reference_kept
-          && !g_file_test (kept, G_FILE_TEST_IS_DIR))
+      if (run->position.stage == PLUMB_STAGE_ONLINE && run->reference_kept && run->warmup
+          && run->position.reference_step == 0)
         {
           g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
                        "algorithm.kl.coefficient was 0 when the reinforcement began, so its reference was not kept; "

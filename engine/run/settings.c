@@ -149,6 +149,7 @@ plan_scalars (PlumbMemoryPlan *plan, const PlumbWorkerSettings *s, PlumbDevice *
         return FALSE;
       plumb_model_config_make_scalar (config);
       int positions = positions_of (s, config);
+      plan->workspace = MAX (plan->workspace, plumb_worker_workspace (s, config));
       *models[i].bytes = plumb_model_bytes (device, config, s->type, positions, FALSE)
                          + plumb_trainer_activation_bytes (config, s->type, positions, s->tokens_per_micro_batch,
                                                            models[i].trained)

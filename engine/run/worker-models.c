@@ -238,6 +238,17 @@ plumb_worker_load (PlumbWorker *self, GVariant *body, GError **error)
   return g_variant_new ("a{sv}", NULL);
 }
 
+/* A critic that starts from the policy starts from what its warm-up made of it; the score head is its own. */
+static void
+critic_from_policy (PlumbWorker *self)
+{
+  const PlumbWeight *score = plumb_weight_table_find (self->critic->table, PLUMB_WEIGHT_SCORE, -1);
+  self->device->ops->copy (self->device->context, plumb_model_weights (self->critic),
+                           plumb_model_weights (self->policy), score->first * dev_type_size (self->policy->type));
+  plumb_trainer_take_weights (self->critic_trainer);
+  plumb_model_touch (self->critic);
+}
+
 GVariant *
 plumb_worker_stage (PlumbWorker *self, GVariant *body, GError **error)
 {
@@ -245,6 +256,8 @@ plumb_worker_stage (PlumbWorker *self, GVariant *body, GError **error)
   g_variant_lookup (body, "keep-moments", "b", &keep_moments);
   if (!keep_moments)
     plumb_trainer_reset_state (self->trainer);
+  if (!keep_moments && self->critic && g_strcmp0 (self->settings.critic, self->settings.policy) == 0)
+    critic_from_policy (self);
   if (self->reference && self->settings.reference_from_policy)
     {
       self->device->ops->copy (self->device->context, plumb_model_weights (self->reference),

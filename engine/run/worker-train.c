@@ -79,9 +79,11 @@ plumb_worker_train (PlumbWorker *self, GVariant *body, GError **error)
   if (!plumb_body_get_loss (body, &loss, error))
     return NULL;
   PlumbTrainer *trainer = loss.id == PLUMB_LOSS_VALUE ? self->critic_trainer : self->trainer;
-  if (!trainer)
+  PlumbModel *model = loss.id == PLUMB_LOSS_VALUE ? self->critic : self->policy;
+  gboolean scalar = loss.id == PLUMB_LOSS_VALUE || loss.id == PLUMB_LOSS_REWARD;
+  if (!trainer || self->settings.measure_only || model->config->score != scalar)
     {
-      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "this worker was opened without a critic");
+      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "this worker has no model that loss %d could train", loss.id);
       return NULL;
     }
   struct plumb_experience *e = plumb_body_get_experience (body, error);

@@ -91,6 +91,12 @@ plumb_trainer_new (PlumbModel *model, const PlumbOptimizerOptions *options, int 
 }
 
 void
+plumb_trainer_take_weights (PlumbTrainer *self)
+{
+  copy_master (self);
+}
+
+void
 plumb_trainer_free (PlumbTrainer *self)
 {
   if (!self)
@@ -246,8 +252,14 @@ unit_of (PlumbTrainer *self, const struct plumb_experience *e, const int *sequen
       int tokens = 0;
       for (int k = i; k < i + *unit; k++)
         tokens += e->offsets[sequences[k] + 1] - e->offsets[sequences[k]];
-      if (tokens <= self->budget)
+      if (tokens <= self->budget && e->offsets[sequences[i] + 1] > e->offsets[sequences[i]]
+          && e->offsets[sequences[i + *unit - 1] + 1] > e->offsets[sequences[i + *unit - 1]])
         continue;
+      if (tokens <= self->budget)
+        {
+          g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "a sequence of a batch has no token");
+          return FALSE;
+        }
       g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED,
                    "a sequence or pair of %d tokens is longer than the %d of train.tokens_per_micro_batch", tokens,
                    self->budget);

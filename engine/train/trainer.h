@@ -101,6 +101,8 @@ gboolean plumb_trainer_gradients (PlumbTrainer *trainer, float *host, GError **e
 /* Optimizer state as safetensors (moments, master weights of a bf16 model, number of updates). */
 gboolean plumb_trainer_save_state (PlumbTrainer *trainer, const char *path, GError **error);
 gboolean plumb_trainer_load_state (PlumbTrainer *trainer, const char *path, GError **error);
+/* The master weights of a bf16 model become what its weights are now. */
+void plumb_trainer_take_weights (PlumbTrainer *trainer);
 /* Forgets moments and counts: a new stage starts. */
 void plumb_trainer_reset_state (PlumbTrainer *trainer);
 
