@@ -8,6 +8,7 @@
 #include <glib/gstdio.h>
 #include <string.h>
 
+#include "app/data-preview.h"
 #include "app/engine-client.h"
 #include "app/new-run-page.h"
 #include "app/spec-form.h"
@@ -93,21 +94,28 @@ save_thread (GTask *task, gpointer source, gpointer data, GCancellable *cancella
     g_task_return_boolean (task, TRUE);
 }
 
-/* Writes the spec as it is now to a file; the callback gets the page as its source. */
+/* Writes the spec as it is now to a file, as a task that is taken over. */
+static void
+save_with (PlumbNewRunPage *self, GTask *new_task, const char *path)
+{
+  g_autoptr (GTask) task = new_task;
+  char **path_and_text = g_new0 (char *, 3);
+
+  path_and_text[0] = g_strdup (path);
+  path_and_text[1] = plumb_spec_to_text (plumb_spec_form_get_spec (self->form));
+  g_task_set_source_tag (task, save_with);
+  g_task_set_task_data (task, path_and_text, (GDestroyNotify)g_strfreev);
+  g_task_run_in_thread (task, save_thread);
+}
+
+/* The same; the callback gets the page as its source. */
 static void
 save_async (PlumbNewRunPage *self,
             const char *path,
             GCancellable *cancellable,
             GAsyncReadyCallback callback)
 {
-  g_autoptr (GTask) task = g_task_new (self, cancellable, callback, NULL);
-  char **path_and_text = g_new0 (char *, 3);
-
-  path_and_text[0] = g_strdup (path);
-  path_and_text[1] = plumb_spec_to_text (plumb_spec_form_get_spec (self->form));
-  g_task_set_source_tag (task, save_async);
-  g_task_set_task_data (task, path_and_text, (GDestroyNotify)g_strfreev);
-  g_task_run_in_thread (task, save_thread);
+  save_with (self, g_task_new (self, cancellable, callback, NULL), path);
 }
 
 /* The path that was written to. */
@@ -403,6 +411,35 @@ copy_cb (PlumbNewRunPage *self)
   g_autofree char *path = spec_path (self);
 
   save_async (self, path, NULL, saved_to_copy_cb);
+}
+
+static void
+saved_to_preview_cb (GObject *source, GAsyncResult *result, gpointer user_data)
+{
+  g_autoptr (PlumbDataPreview) preview = user_data;
+  g_autoptr (GError) error = NULL;
+  const char *path = save_finish (result, &error);
+
+  if (path != NULL)
+    plumb_data_preview_load (preview, path);
+  else
+    plumb_data_preview_show_trouble (preview, error->message);
+}
+
+/* The spec as it is now goes through a file of its own. */
+void
+plumb_new_run_page_preview (PlumbNewRunPage *self)
+{
+  g_autofree char *path = g_build_filename (g_get_user_runtime_dir (), "plumbline-preview.spec", NULL);
+  GtkRoot *root;
+  PlumbDataPreview *preview;
+
+  g_return_if_fail (PLUMB_IS_NEW_RUN_PAGE (self));
+
+  root = gtk_widget_get_root (GTK_WIDGET (self));
+  preview = plumb_data_preview_new (GTK_IS_WINDOW (root) ? GTK_WINDOW (root) : NULL);
+  save_with (self, g_task_new (self, NULL, saved_to_preview_cb, g_object_ref (preview)), path);
+  gtk_window_present (GTK_WINDOW (preview));
 }
 
 /* The presets, and after them what was opened instead, if anything. */

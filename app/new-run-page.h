@@ -22,6 +22,8 @@ gboolean plumb_new_run_page_load_file (PlumbNewRunPage *self,
 /* Enters "group.key=value" as the user would. */
 gboolean plumb_new_run_page_enter (PlumbNewRunPage *self, const char *assignment);
 
+/* Opens a window with the data of the settings as they are. */
+void plumb_new_run_page_preview (PlumbNewRunPage *self);
 void plumb_new_run_page_start (PlumbNewRunPage *self);
 /* FALSE while the engine is being started. */
 gboolean plumb_new_run_page_can_start (PlumbNewRunPage *self);

@@ -97,6 +97,12 @@ set_cb (GSimpleAction *action, GVariant *parameter, gpointer user_data)
 }
 
 static void
+preview_cb (GSimpleAction *action, GVariant *parameter, gpointer user_data)
+{
+  plumb_new_run_page_preview (PLUMB_WINDOW (user_data)->new_run);
+}
+
+static void
 start_cb (GSimpleAction *action, GVariant *parameter, gpointer user_data)
 {
   plumb_new_run_page_start (PLUMB_WINDOW (user_data)->new_run);
@@ -271,6 +277,7 @@ static const GActionEntry entries[] = {
   { "choose-spec", choose_spec_cb },
   { "preset", preset_cb, "s" },
   { "set", set_cb, "s" },
+  { "preview", preview_cb },
   { "start", start_cb },
   { "stop", stop_cb },
   { "kill", kill_cb },
@@ -313,4 +320,5 @@ plumb_window_update_actions (PlumbWindow *self)
   enable (self, "start",
           g_strcmp0 (gtk_stack_get_visible_child_name (self->content), "new-run") == 0
               && plumb_new_run_page_can_start (self->new_run));
+  enable (self, "preview", g_strcmp0 (gtk_stack_get_visible_child_name (self->content), "new-run") == 0);
 }

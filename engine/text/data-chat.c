@@ -429,12 +429,15 @@ divide_prompt (PlumbDataText *text, PlumbRowFault *fault)
 gboolean
 plumb_chat_divide (const PlumbDataKeys *keys, PlumbDataText *text, PlumbRowFault *fault)
 {
-  gboolean answered = text->response != NULL || text->response_turns != NULL;
+  gboolean answered;
 
   if (keys->need_pair)
     return divide_pair (text, fault);
+  if (text->turns == NULL && text->prompt == NULL)
+    text->turns = g_steal_pointer (&text->response_turns);
   if (text->turns == NULL)
     return TRUE;
+  answered = text->response != NULL || text->response_turns != NULL;
   if (keys->prompts_only)
     return divide_prompt (text, fault);
   if (!answered && !has_assistant (text->turns))

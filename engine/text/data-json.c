@@ -487,7 +487,7 @@ plumb_data_json_read (const char *line,
   PlumbJsonScan scan;
   Wanted wanted[] = {
     { keys->messages, NULL, &text->turns, .needed = TRUE },
-    { keys->prompt, &text->prompt, &text->turns, .needed = keys->messages == NULL, .list = keys->context != NULL },
+    { keys->prompt, &text->prompt, keys->messages == NULL ? &text->turns : NULL, .needed = keys->messages == NULL, .list = keys->context != NULL },
     { keys->answer, &text->answer, .needed = keys->need_answer },
     { keys->response, &text->response, &text->response_turns, .needed = answered, .may_be_empty = keys->scored },
     { keys->rejected, &text->rejected, &text->rejected_turns, .needed = keys->need_pair },

@@ -113,6 +113,18 @@ read_list (Thrift *t, int *type)
   return t->bad ? 0 : n;
 }
 
+static void skip (Thrift *t, int type, int depth);
+
+/* An element of a list or map: other than in a struct, a boolean takes a byte. Each takes one at least. */
+static void
+skip_element (Thrift *t, int type, int depth)
+{
+  if (type == THRIFT_TRUE || type == THRIFT_FALSE)
+    read_byte (t);
+  else
+    skip (t, type, depth);
+}
+
 static void
 skip (Thrift *t, int type, int depth)
 {
@@ -140,19 +152,15 @@ skip (Thrift *t, int type, int depth)
     case THRIFT_SET:
       n = read_list (t, &inner);
       for (guint64 i = 0; i < n && !t->bad; i++)
-        if (inner == THRIFT_TRUE || inner == THRIFT_FALSE)
-          read_byte (t);
-        else
-          skip (t, inner, depth + 1);
+        skip_element (t, inner, depth + 1);
       break;
     case THRIFT_MAP:
       n = read_varint (t);
       key = n > 0 ? read_byte (t) : 0;
       for (guint64 i = 0; i < n && !t->bad; i++)
         {
-          skip (t, key >> 4, depth + 1);
-          skip (t, key & 15, depth + 1);
-          t->bad |= t->next == t->end;
+          skip_element (t, key >> 4, depth + 1);
+          skip_element (t, key & 15, depth + 1);
         }
       break;
     case THRIFT_STRUCT:

@@ -67,7 +67,7 @@ lead_up (PlumbDataSet *set, const PlumbDataText *text)
     add_message (messages, "system", system);
   if (text->turns != NULL)
     add_messages (messages, text->turns);
-  else
+  else if (text->prompt != NULL)
     add_message (messages, "user", text->prompt->str);
   return messages;
 }
@@ -341,7 +341,7 @@ plumb_data_chat_build (PlumbDataSet *set,
   Making m = { set, row, text, NULL, NULL, notes };
   g_autoptr (JsonArray) messages = NULL;
   g_autoptr (JsonObject) variables = variables_of (text);
-  gboolean cut = text->turns == NULL && plumb_data_cut_text (set, text->prompt);
+  gboolean cut = text->turns == NULL && text->prompt != NULL && plumb_data_cut_text (set, text->prompt);
 
   if (has_nul (text->prompt) || has_nul (text->response) || has_nul (text->rejected) || has_nul (text->system))
     return fail (&m, error, "a text holds a NUL character, which a chat template cannot take");

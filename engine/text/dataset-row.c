@@ -227,9 +227,9 @@ is_chat (PlumbDataSet *set, const PlumbDataText *text)
 {
   if (set->chat == NULL || (set->template != NULL && text->prompt != NULL))
     return FALSE;
-  if (text->turns != NULL)
+  if (text->turns != NULL || text->response_turns != NULL)
     return TRUE;
-  return text->prompt != NULL && (text->response != NULL || text->response_turns != NULL || !set->whole_text);
+  return text->prompt != NULL && (text->response != NULL || !set->whole_text);
 }
 
 PlumbDataRow *
