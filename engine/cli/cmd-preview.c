@@ -64,6 +64,13 @@ print_segments (JsonArray *segments, const Marks *marks)
   g_print ("\n");
 }
 
+/* Counts of rows and tokens, which fit. */
+static int
+number_of (JsonObject *object, const char *name)
+{
+  return (int)MIN (json_object_get_int_member (object, name), G_MAXINT);
+}
+
 static void
 print_row (JsonObject *row, const Marks *marks)
 {
@@ -77,12 +84,10 @@ print_row (JsonObject *row, const Marks *marks)
   for (guint i = 0; i < json_array_get_length (sequences); i++)
     {
       JsonObject *sequence = json_array_get_object_element (sequences, i);
-      gint64 trained = json_object_get_int_member (sequence, "trained_tokens");
 
-      g_print (_ ("[%s: %" G_GINT64_FORMAT " tokens, %" G_GINT64_FORMAT " of the prompt, %" G_GINT64_FORMAT
-                  " trained]\n"),
-               json_object_get_string_member (sequence, "kind"), json_object_get_int_member (sequence, "tokens"),
-               json_object_get_int_member (sequence, "prompt_tokens"), trained);
+      g_print (_ ("[%s: %d tokens, %d of the prompt, %d trained]\n"), json_object_get_string_member (sequence, "kind"),
+               number_of (sequence, "tokens"), number_of (sequence, "prompt_tokens"),
+               number_of (sequence, "trained_tokens"));
       print_segments (json_object_get_array_member (sequence, "segments"), marks);
     }
   if (!json_object_get_null_member (row, "answer"))
@@ -130,10 +135,10 @@ print_preview (JsonObject *preview)
   JsonObject *counts = json_object_get_object_member (preview, "counts");
 
   print_problems (_ ("Keys and notes:"), json_object_get_array_member (preview, "notes"), G_MAXUINT);
-  g_print (_ ("%" G_GINT64_FORMAT " rows are used, %" G_GINT64_FORMAT " are broken, %" G_GINT64_FORMAT
-              " too long, %" G_GINT64_FORMAT " cut\n"),
-           json_object_get_int_member (counts, "rows"), json_object_get_int_member (counts, "broken"),
-           json_object_get_int_member (counts, "dropped"), json_object_get_int_member (counts, "truncated"));
+  g_print (_ ("%d rows are used, %d are broken, %d too long, %d cut\n"), number_of (counts, "rows"),
+           number_of (counts, "broken"), number_of (counts, "dropped"), number_of (counts, "truncated"));
+  if (number_of (counts, "unchecked") > 0)
+    g_print (_ ("%d of them will be looked at when they are taken\n"), number_of (counts, "unchecked"));
   print_problems (_ ("Rows that are left out:"), json_object_get_array_member (preview, "left_out"), MOST_LEFT_OUT);
   for (guint i = 0; i < json_array_get_length (rows); i++)
     print_row (json_array_get_object_element (rows, i), &marks);

@@ -144,6 +144,7 @@ counts_to_json (PlumbDataSet *set)
   json_object_set_int_member (object, "broken", (gint64) counts->broken);
   json_object_set_int_member (object, "dropped", (gint64) counts->dropped);
   json_object_set_int_member (object, "truncated", (gint64) counts->truncated);
+  json_object_set_int_member (object, "unchecked", (gint64) counts->unchecked);
   json_object_set_int_member (object, "rewritten", (gint64) counts->rewritten);
   json_object_set_int_member (object, "control", (gint64) counts->control);
   return object;

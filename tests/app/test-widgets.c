@@ -11,6 +11,7 @@
 #include "app/chart-grid.h"
 #include "app/chart-table.h"
 #include "app/charts-page.h"
+#include "app/data-preview.h"
 #include "app/details-page.h"
 #include "app/field-row.h"
 #include "app/log-view.h"
@@ -280,6 +281,48 @@ test_sample_texts (void)
   g_assert_finalize_object (brief);
 }
 
+static gboolean
+has_label (GtkWidget *widget, const char *text)
+{
+  if (GTK_IS_LABEL (widget) && g_str_equal (gtk_label_get_text (GTK_LABEL (widget)), text))
+    return TRUE;
+  for (GtkWidget *child = gtk_widget_get_first_child (widget); child != NULL;
+       child = gtk_widget_get_next_sibling (child))
+    if (has_label (child, text))
+      return TRUE;
+  return FALSE;
+}
+
+/* What the engine says of rows is shown; what is no preview is told as trouble. */
+static void
+test_data_preview (void)
+{
+  PlumbDataPreview *preview = g_object_ref_sink (plumb_data_preview_new (NULL));
+  g_autoptr (JsonNode) node = json_from_string (
+      "{\"counts\": {\"rows\": 2, \"broken\": 1, \"dropped\": 0, \"truncated\": 0},"
+      " \"notes\": [{\"message\": \"<prompt> = q\", \"file\": \"/x/a.jsonl\", \"line\": null}], \"left_out\": [7],"
+      " \"rows\": [{\"file\": \"/x/a.jsonl\", \"line\": 3, \"answer\": \"4\", \"sequences\": [{\"kind\":"
+      " \"response\", \"tokens\": 5, \"trained_tokens\": 1, \"segments\": [{\"text\": \"2+2=\", \"trained\": false},"
+      " {\"text\": \"4\", \"trained\": true}]}]}, \"no row\"]}",
+      NULL);
+  PlumbEngineReply reply = { .json = node };
+  PlumbEngineReply failed = { .exit_code = 3, .complaint = (char *)"there is <nothing>" };
+
+  plumb_data_preview_show (preview, &reply);
+  settle ();
+  g_assert_true (has_label (GTK_WIDGET (preview), "2 rows used, 1 broken, 0 too long, 0 cut"));
+  g_assert_true (has_label (GTK_WIDGET (preview), "a.jsonl, line 3"));
+  g_assert_true (has_label (GTK_WIDGET (preview), "Prompt and answer · 5 tokens, 1 trained"));
+  g_assert_true (has_label (GTK_WIDGET (preview), "2+2=4"));
+  g_assert_true (has_label (GTK_WIDGET (preview), "Right answer: 4"));
+  g_assert_true (has_label (GTK_WIDGET (preview), "<prompt> = q"));
+  plumb_data_preview_show (preview, &failed);
+  g_assert_true (has_label (GTK_WIDGET (preview), "there is <nothing>"));
+  gtk_window_destroy (GTK_WINDOW (preview));
+  settle ();
+  g_assert_finalize_object (preview);
+}
+
 /* As the application does. */
 static void
 load_style (void)
@@ -306,6 +349,7 @@ main (int argc, char **argv)
   g_test_add_func ("/widgets/form-keeps-presets", test_form_keeps_presets);
   g_test_add_func ("/widgets/table", test_table_copies_all_points);
   g_test_add_func ("/widgets/grid", test_grid);
+  g_test_add_func ("/widgets/data-preview", test_data_preview);
   g_test_add_func ("/widgets/sample-texts", test_sample_texts);
   return g_test_run ();
 }
