@@ -152,6 +152,25 @@ name_of_set (const char *path, GPtrArray *others)
   return g_steal_pointer (&free_name);
 }
 
+/* Text files and builtin problems have neither pairs nor labels. */
+static gboolean
+check_kind (PlumbRunInputs *in, PlumbDataSet *set, const char *key, PlumbDataPurpose purpose, GError **error)
+{
+  PlumbAlgorithm algorithm = plumb_spec_algorithm (in->spec);
+  gboolean pairs = PLUMB_IS_ON (algorithm, PLUMB_ON_PAIRS), liked = PLUMB_IS_ON (algorithm, PLUMB_ON_KTO);
+  if (purpose == PLUMB_DATA_WARMUP || (!pairs && !liked))
+    return TRUE;
+  g_autoptr (PlumbDataRow) row = plumb_data_set_get (set, 0, error);
+  if (!row)
+    return FALSE;
+  if (row->response_ids && (pairs ? row->rejected_ids != NULL : row->labelled))
+    return TRUE;
+  g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
+               "%s: %s has no %s; %s trains on rows with keys, like those of a JSONL file", key, row->file,
+               pairs ? "pairs of answers" : "answers with labels", plumb_algorithm_name (algorithm));
+  return FALSE;
+}
+
 static PlumbDataSet *
 open_one (PlumbRunInputs *in, const char *key, const char *only, PlumbDataPurpose purpose, GError **error)
 {
@@ -166,7 +185,8 @@ open_one (PlumbRunInputs *in, const char *key, const char *only, PlumbDataPurpos
   options.keys.need_answer = purpose != PLUMB_DATA_WARMUP && in->reward && plumb_reward_needs_answer (in->reward);
   options.keys.keep_row = in->reward && plumb_reward_needs_row (in->reward);
   options.chat = in->chat;
-  return plumb_data_set_open (&options, in->tokenizer, in->reports, error);
+  g_autoptr (PlumbDataSet) set = plumb_data_set_open (&options, in->tokenizer, in->reports, error);
+  return set && check_kind (in, set, key, purpose, error) ? g_steal_pointer (&set) : NULL;
 }
 
 /* Each path of data.eval is a set of its own. */

@@ -585,6 +585,25 @@ take_notes (PlumbDataSet *set, GPtrArray *notes)
     g_ptr_array_add (notes, g_ptr_array_steal_index (plumb_data_set_notes (set), 0));
 }
 
+/* Settings that are set and that the algorithm does not use. */
+static void
+note_unused (PlumbSpec *spec, GPtrArray *notes)
+{
+  gsize n;
+  const PlumbField *fields = plumb_fields (&n);
+  PlumbAlgorithm algorithm = plumb_spec_algorithm (spec);
+  for (gsize i = 0; i < n; i++)
+    {
+      guint line = 0;
+      if (PLUMB_IS_ON (algorithm, fields[i].algorithms) || !plumb_spec_is_set (spec, fields[i].key))
+        continue;
+      const char *file = plumb_spec_place (spec, fields[i].key, &line);
+      g_autofree char *message = g_strdup_printf ("%s does not use this setting", plumb_algorithm_name (algorithm));
+      g_ptr_array_add (notes, plumb_problem_new (fields[i].key, plumb_spec_get_text (spec, fields[i].key), file, line,
+                                                 message, NULL));
+    }
+}
+
 void
 plumb_run_preflight (PlumbSpec *spec, GPtrArray *problems, GPtrArray *left_out, GPtrArray *notes)
 {
@@ -600,6 +619,8 @@ plumb_run_preflight (PlumbSpec *spec, GPtrArray *problems, GPtrArray *left_out, 
     plumb_remove_tree (scratch, NULL);
   if (left_out && inputs.reports)
     g_ptr_array_extend_and_steal (left_out, g_steal_pointer (&inputs.reports));
+  if (notes)
+    note_unused (spec, notes);
   take_notes (inputs.train, notes);
   for (guint i = 0; inputs.evals && i < inputs.evals->len; i++)
     take_notes (((PlumbEvalSet *) g_ptr_array_index (inputs.evals, i))->set, notes);

@@ -253,7 +253,7 @@ plumb_data_row_build (PlumbDataSet *set,
   row->answer = text.answer != NULL ? plumb_data_shown (text.answer) : NULL;
   row->row = text.row != NULL ? plumb_data_shown (text.row) : NULL;
   if (text.label != NULL)
-    plumb_data_label (text.label->str, &row->liked);
+    row->labelled = plumb_data_label (text.label->str, &row->liked);
   if (is_chat (set, &text)
           ? plumb_data_chat_build (set, row, &text, plumb_data_source_keys (source), fit, notes, error)
           : build_plain (set, row, &text, fit, error))

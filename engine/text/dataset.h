@@ -89,7 +89,8 @@ struct _PlumbDataRow
   GArray *rejected_ids; /* as response_ids */
   GArray *response_trained, *rejected_trained; /* guint8 for each of their ids: 1 trained; NULL: all are */
   double margin;        /* of the pair, else 0 */
-  gboolean liked;       /* the row's label */
+  gboolean labelled;    /* whether the row has a label */
+  gboolean liked;       /* what it says */
   const char *file;     /* borrowed */
   guint line;
   PlumbDataRow *next; /* of a conversation whose history the template rewrites: the next turn, else NULL */

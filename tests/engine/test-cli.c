@@ -157,6 +157,18 @@ test_devices (Engine *engine, gconstpointer data)
   assert_has (engine->err, "qwen2.5-1.5b");
 }
 
+/* Data that the algorithm cannot train on is refused; a setting that it does not use is told. */
+static void
+test_fitting (Engine *engine, gconstpointer data)
+{
+  g_assert_cmpint (engine_call (engine, "validate $SPECS/sft.spec --set run.algorithm=dpo"), ==, 3);
+  assert_has (engine->out, "pairs of answers");
+  g_assert_cmpint (engine_call (engine, "validate $SPECS/sft.spec --set run.algorithm=kto"), ==, 3);
+  assert_has (engine->out, "answers with labels");
+  g_assert_cmpint (engine_call (engine, "validate $SPECS/sft.spec --set algorithm.beta=0.2"), ==, 0);
+  assert_has (engine->out, "sft does not use this setting");
+}
+
 /* Every set of held-out data has its own figures, and nothing is left behind. */
 static void
 test_eval (Engine *engine, gconstpointer data)
@@ -205,6 +217,7 @@ main (int argc, char **argv)
   ENGINE_TEST ("/cli/telemetry", test_telemetry);
   ENGINE_TEST ("/cli/tokenize", test_tokenize);
   ENGINE_TEST ("/cli/devices", test_devices);
+  ENGINE_TEST ("/cli/fitting", test_fitting);
   ENGINE_TEST ("/cli/eval", test_eval);
   ENGINE_TEST ("/cli/plan", test_plan);
   return g_test_run ();
