@@ -172,7 +172,7 @@ static const PlumbField fields[] = {
     EXPERT, ALL, SPIN, 0, NULL },
 
   { "data.train", N_("Training data"), PATHS, NULL, NULL, 0, 4096, NULL,
-    N_("JSONL or text files, folders of them, or builtin:arithmetic; each with an optional :weight."),
+    N_("JSONL, JSON, CSV, Parquet or text files, also packed; folders of them; or builtin:arithmetic; each with an optional :weight."),
     BASIC, ALL, FILES, 0, "--data.prompt_dataset" },
   { "data.eval", N_("Evaluation data"), PATHS, NULL, NULL, 0, 4096, NULL,
     N_("Files that are never trained on."),

@@ -229,6 +229,22 @@ note_row (PlumbDataSet *set, PlumbDataSource *source, guint line, const PlumbCon
     }
 }
 
+/* An overlong row, with its size; the first are named, all are counted. */
+static void
+note_overlong (PlumbDataSet *set, PlumbDataSource *source, gsize row, gboolean dropped)
+{
+  g_autofree char *message = NULL;
+
+  if (set->counts.dropped + set->counts.truncated > NOTES_OF_A_KIND)
+    return;
+  message = g_strdup_printf ("the row has %" G_GSIZE_FORMAT " bytes and is longer than %" G_GSIZE_FORMAT
+                             " tokens, or its prompt than %" G_GSIZE_FORMAT ": it is %s",
+                             plumb_data_source_row_bytes (source, row), set->max_length, set->max_prompt,
+                             dropped ? "left out" : "cut");
+  note (set, source, plumb_data_source_line (source, row), message,
+        "raise model.max_length or data.max_prompt_length, or see data.on_overlong");
+}
+
 /* Totals, once all rows were seen. */
 static void
 note_totals (PlumbDataSet *set)
@@ -237,14 +253,16 @@ note_totals (PlumbDataSet *set)
   {
     gsize n;
     const char *what;
-  } totals[] = { { set->counts.control, "spell control tokens in their content" },
+  } totals[] = { { set->counts.dropped, "are too long and left out" },
+                 { set->counts.truncated, "are too long and cut" },
+                 { set->counts.control, "spell control tokens in their content" },
                  { set->counts.rewritten, "have turns that the chat template rewrites later" } };
 
   for (gsize i = 0; i < G_N_ELEMENTS (totals); i++)
     if (totals[i].n > 0)
       {
         g_autofree char *message = g_strdup_printf ("%" G_GSIZE_FORMAT " of %" G_GSIZE_FORMAT " rows %s", totals[i].n,
-                                                    set->counts.rows, totals[i].what);
+                                                    set->counts.rows + set->counts.dropped, totals[i].what);
 
         g_ptr_array_add (set->notes, plumb_problem_new (NULL, NULL, NULL, 0, message, NULL));
       }
@@ -293,8 +311,11 @@ check_row (PlumbDataSet *set, PlumbDataPart *part, gsize row, GPtrArray *reports
   if (made == NULL)
     report_row (reports, reported, part->source, plumb_data_source_line (part->source, row), error->message);
   if (usable)
+    set->counts.truncated += fit == FIT_CUT;
+  if (made != NULL && fit != FIT_WELL)
+    note_overlong (set, part->source, row, !usable);
+  if (usable)
     {
-      set->counts.truncated += fit == FIT_CUT;
       note_row (set, part->source, made->line, &notes);
     }
   plumb_conversation_notes_clear (&notes);
