@@ -58,7 +58,7 @@ plumb_cmd_export (int argc, char **argv, GError **error)
   gint64 step = -1;
   const GOptionEntry entries[] = {
     { "step", 0, 0, G_OPTION_ARG_INT64, &step, N_ ("checkpoint (default: the last)"), "N" },
-    { "to", 't', 0, G_OPTION_ARG_FILENAME, &to, N_ ("folder to make"), "DIR" },
+    { "to", 't', 0, G_OPTION_ARG_FILENAME, &to, N_ ("folder to make"), N_ ("DIR") },
     { NULL },
   };
   if (!plumb_command_parse (&argc, &argv, entries, "RUN", N_ ("write a checkpoint as a Hugging Face folder"), 1,

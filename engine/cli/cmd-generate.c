@@ -131,7 +131,7 @@ plumb_cmd_generate (int argc, char **argv, GError **error)
 {
   g_auto (Options) o = { .samples = 1, .max_new_tokens = 128, .temperature = 1, .seed = 42 };
   const GOptionEntry entries[] = {
-    { "model", 'm', 0, G_OPTION_ARG_FILENAME, &o.model, N_ ("model folder"), "DIR" },
+    { "model", 'm', 0, G_OPTION_ARG_FILENAME, &o.model, N_ ("model folder"), N_ ("DIR") },
     { "prompt", 'p', 0, G_OPTION_ARG_STRING, &o.prompt, N_ ("text to continue"), "TEXT" },
     { "samples", 'n', 0, G_OPTION_ARG_INT, &o.samples, N_ ("completions (default 1)"), "N" },
     { "temperature", 't', 0, G_OPTION_ARG_DOUBLE, &o.temperature, N_ ("default 1"), "T" },

@@ -117,9 +117,9 @@ plumb_cmd_logprobs (int argc, char **argv, GError **error)
   g_autofree char *model = NULL, *ids = NULL, *precision = NULL, *device = NULL;
   double temperature = 1;
   const GOptionEntry entries[] = {
-    { "model", 'm', 0, G_OPTION_ARG_FILENAME, &model, N_ ("model folder"), "DIR" },
+    { "model", 'm', 0, G_OPTION_ARG_FILENAME, &model, N_ ("model folder"), N_ ("DIR") },
     { "ids", 'i', 0, G_OPTION_ARG_FILENAME, &ids, N_ ("JSON lines of token ids; - is standard input"),
-      "FILE" },
+      N_ ("FILE") },
     { "temperature", 't', 0, G_OPTION_ARG_DOUBLE, &temperature, N_ ("default 1"), "T" },
     { "precision", 0, 0, G_OPTION_ARG_STRING, &precision, N_ ("fp32 (default) or bf16"), "NAME" },
     { "device", 'd', 0, G_OPTION_ARG_STRING, &device, N_ ("auto (default), cpu or cuda:N"), "NAME" },

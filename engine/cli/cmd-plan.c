@@ -58,9 +58,9 @@ print_steps (const char *kind, gint64 steps, double seconds)
   if (steps == 0)
     return;
   if (isfinite (seconds))
-    g_print (_ ("%-8s %" G_GINT64_FORMAT " steps of %.3g s\n"), kind, steps, seconds);
+    g_print (_ ("%-8s %ld steps of %.3g s\n"), kind, (long) steps, seconds);
   else
-    g_print (_ ("%-8s %" G_GINT64_FORMAT " steps, not measured\n"), kind, steps);
+    g_print (_ ("%-8s %ld steps, not measured\n"), kind, (long) steps);
 }
 
 static void

@@ -174,8 +174,8 @@ plumb_cmd_render (int argc, char **argv, GError **error)
   gboolean ids = FALSE, fine = TRUE;
   Session session = { NULL };
   const GOptionEntry options[] = {
-    { "model", 'm', 0, G_OPTION_ARG_FILENAME, &model, N_ ("folder with the model's template and tokenizer"), "DIR" },
-    { "template", 't', 0, G_OPTION_ARG_FILENAME, &file, N_ ("a template file instead of the model's"), "FILE" },
+    { "model", 'm', 0, G_OPTION_ARG_FILENAME, &model, N_ ("folder with the model's template and tokenizer"), N_ ("DIR") },
+    { "template", 't', 0, G_OPTION_ARG_FILENAME, &file, N_ ("a template file instead of the model's"), N_ ("FILE") },
     { "ids", 0, 0, G_OPTION_ARG_NONE, &ids, N_ ("print the ids too, with marks on those that are trained"), NULL },
     { NULL },
   };

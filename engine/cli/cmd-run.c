@@ -275,7 +275,7 @@ plumb_cmd_run (int argc, char **argv, GError **error)
     { "set", 's', 0, G_OPTION_ARG_STRING_ARRAY, &o.assignments, N_ ("set a value of the spec"),
       "GROUP.KEY=VALUE" },
     { "preset", 'p', 0, G_OPTION_ARG_STRING, &o.preset, N_ ("start from a preset instead of a file"), "NAME" },
-    { "run-dir", 'd', 0, G_OPTION_ARG_FILENAME, &o.run_dir, N_ ("run directory"), "DIR" },
+    { "run-dir", 'd', 0, G_OPTION_ARG_FILENAME, &o.run_dir, N_ ("run directory"), N_ ("DIR") },
     { "resume", 'r', 0, G_OPTION_ARG_NONE, &o.resume, N_ ("continue --run-dir from its last checkpoint"),
       NULL },
     { "detach", 0, 0, G_OPTION_ARG_NONE, &o.detach, N_ ("check, start in the background and return"), NULL },

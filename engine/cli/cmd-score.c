@@ -239,10 +239,9 @@ print_summary (Session *session)
       g_autofree char *text = plumb_problems_to_text (session->reports);
       g_printerr ("%s", text);
     }
-  g_printerr (_ ("%" G_GSIZE_FORMAT " rows, %" G_GSIZE_FORMAT " scored, mean %g, %" G_GSIZE_FORMAT
-                 " failed, %u left out\n"),
-              session->rows, session->scored, session->scored ? session->sum / (double) session->scored : NAN,
-              session->rows - session->scored, session->reports->len);
+  g_printerr (_ ("%zu rows, %zu scored, mean %g, %zu failed, %u left out\n"), session->rows, session->scored,
+              session->scored ? session->sum / (double) session->scored : NAN, session->rows - session->scored,
+              session->reports->len);
   g_hash_table_iter_init (&iter, session->failures);
   while (g_hash_table_iter_next (&iter, &reason, &count))
     g_printerr (_ ("  %u failed: %s\n"), GPOINTER_TO_UINT (count), (const char *) reason);

@@ -19,7 +19,7 @@ plumb_cmd_verify (int argc, char **argv, GError **error)
   g_autofree char *device = g_strdup ("cpu");
   gboolean quiet = FALSE, passed = FALSE, ok = FALSE;
   const GOptionEntry options[] = {
-    { "model", 'm', 0, G_OPTION_ARG_FILENAME, &model, N_ ("model of the curves"), "DIR" },
+    { "model", 'm', 0, G_OPTION_ARG_FILENAME, &model, N_ ("model of the curves"), N_ ("DIR") },
     { "algorithm", 'a', 0, G_OPTION_ARG_STRING, &algorithm, N_ ("replay the curves of one algorithm"),
       "NAME" },
     { "device", 'd', 0, G_OPTION_ARG_STRING, &device, N_ ("cpu (default), cuda:N or auto"), "NAME" },
