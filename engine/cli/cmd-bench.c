@@ -32,7 +32,7 @@ check_numbers (const PlumbBenchOptions *o, const char *precision, GError **error
         g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_USAGE, "numbers of requests and tokens go from 1 to %d", 1 << 20);
         return FALSE;
       }
-  if (g_str_equal (precision, "bf16") || g_str_equal (precision, "fp32"))
+  if (precision == NULL || g_str_equal (precision, "bf16") || g_str_equal (precision, "fp32"))
     return TRUE;
   g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_USAGE, "precision %s is not known; there are fp32 and bf16", precision);
   return FALSE;
@@ -42,7 +42,7 @@ check_numbers (const PlumbBenchOptions *o, const char *precision, GError **error
 int
 plumb_cmd_bench (int argc, char **argv, GError **error)
 {
-  g_autofree char *shape = g_strdup ("135M"), *device = g_strdup ("auto"), *precision = g_strdup ("bf16");
+  g_autofree char *shape = NULL, *device = NULL, *precision = NULL;
   PlumbBenchOptions o = { .requests = 256, .prompt = 256, .new_tokens = 256, .sequences = 8, .length = 1024 };
   const GOptionEntry options[] = {
     { "shape", 's', 0, G_OPTION_ARG_STRING, &shape, N_ ("1.5M, 135M (default), qwen2.5-0.5b, qwen2.5-1.5b or 7b"), "NAME" },
@@ -60,8 +60,8 @@ plumb_cmd_bench (int argc, char **argv, GError **error)
                             error)
       || !check_numbers (&o, precision, error))
     return PLUMB_ERROR_USAGE;
-  o.shape = shape;
-  o.device = device;
-  o.type = g_str_equal (precision, "bf16") ? DEV_BF16 : DEV_F32;
+  o.shape = shape ? shape : "135M";
+  o.device = device ? device : "auto";
+  o.type = g_strcmp0 (precision, "fp32") == 0 ? DEV_F32 : DEV_BF16;
   return choose (argv[1], &o, error) ? 0 : PLUMB_ERROR_FAILED;
 }

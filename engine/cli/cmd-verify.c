@@ -16,7 +16,7 @@ plumb_cmd_verify (int argc, char **argv, GError **error)
 {
   g_autofree char *model = NULL;
   g_autofree char *algorithm = NULL;
-  g_autofree char *device = g_strdup ("cpu");
+  g_autofree char *device = NULL;
   gboolean quiet = FALSE, passed = FALSE, ok = FALSE;
   const GOptionEntry options[] = {
     { "model", 'm', 0, G_OPTION_ARG_FILENAME, &model, N_ ("model of the curves"), N_ ("DIR") },
@@ -31,7 +31,7 @@ plumb_cmd_verify (int argc, char **argv, GError **error)
                             error))
     return PLUMB_ERROR_USAGE;
   gboolean two = g_str_equal (argv[1], "tokenizer") || g_str_equal (argv[1], "templates");
-  g_autofree char *chosen = plumb_device_choose (device, NULL);
+  g_autofree char *chosen = plumb_device_choose (device ? device : "cpu", NULL);
   if (two != (argc == 4))
     g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_USAGE,
                  two ? "verify %s needs a folder and a file" : "verify %s takes one folder or file", argv[1]);
