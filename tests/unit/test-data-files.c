@@ -12,66 +12,22 @@
 #include "engine/core/json-tree.h"
 #include "engine/text/data-index.h"
 #include "engine/text/data-parquet.h"
-#include "engine/text/dataset.h"
+#include "tests/unit/data-fixture.h"
 #include "tests/unit/shared.h"
-#include "tests/unit/temporary.h"
-
-typedef struct
-{
-  char *folder;
-  PlumbTokenizer *tokenizer;
-  GPtrArray *reports;
-  PlumbDataOptions options;
-} Fixture;
 
 static void
 set_up (Fixture *fixture, gconstpointer data)
 {
-  g_autofree char *cache = NULL;
-
-  fixture->folder = temporary_folder ();
-  cache = g_build_filename (fixture->folder, "cache", NULL);
-  g_setenv ("XDG_CACHE_HOME", cache, TRUE);
-  g_assert_true (plumb_tokenizer_write_bytes (fixture->folder, 260, NULL));
-  fixture->tokenizer = plumb_tokenizer_load (fixture->folder, NULL);
-  fixture->reports = plumb_problems_new ();
-  fixture->options = (PlumbDataOptions){ .max_length = 4096, .seed = 1, .keys.prompts_only = TRUE };
-}
-
-static void
-tear_down (Fixture *fixture, gconstpointer data)
-{
-  plumb_data_options_clear (&fixture->options);
-  g_ptr_array_unref (fixture->reports);
-  plumb_tokenizer_unref (fixture->tokenizer);
-  remove_folder (fixture->folder);
-  g_free (fixture->folder);
-}
-
-static char *
-write_file (Fixture *fixture, const char *name, const char *data, gssize length)
-{
-  char *path = g_build_filename (fixture->folder, name, NULL);
-
-  g_assert_true (g_file_set_contents (path, data, length, NULL));
-  return path;
-}
-
-static PlumbDataSet *
-try_path (Fixture *fixture, const char *path, GError **error)
-{
-  g_strfreev (fixture->options.paths);
-  fixture->options.paths = g_strsplit (path, "\n", -1);
-  g_ptr_array_set_size (fixture->reports, 0);
-  return plumb_data_set_open (&fixture->options, fixture->tokenizer, fixture->reports, error);
+  fixture_open (fixture, 4096);
+  fixture->options.keys.prompts_only = TRUE;
 }
 
 static PlumbDataSet *
 open_file (Fixture *fixture, const char *name, const char *data, gssize length)
 {
-  g_autofree char *path = write_file (fixture, name, data, length);
+  g_autofree char *path = write_data (fixture, name, data, length);
   g_autoptr (GError) error = NULL;
-  PlumbDataSet *set = try_path (fixture, path, &error);
+  PlumbDataSet *set = open_paths (fixture, path, &error);
 
   g_assert_no_error (error);
   return set;
@@ -104,7 +60,7 @@ static void
 assert_fault (Fixture *fixture, const char *path, const char *message)
 {
   g_autoptr (GError) error = NULL;
-  g_autoptr (PlumbDataSet) set = try_path (fixture, path, &error);
+  g_autoptr (PlumbDataSet) set = open_paths (fixture, path, &error);
 
   g_assert_null (set);
   g_assert_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID);
@@ -145,12 +101,12 @@ test_csv (Fixture *fixture, gconstpointer data)
 static void
 test_csv_faults (Fixture *fixture, gconstpointer data)
 {
-  g_autofree char *twice = write_file (fixture, "twice.csv", "a,a\n1,2\n", -1);
-  g_autofree char *open = write_file (fixture, "open.csv", "prompt\n\"never closed\nmore\n", -1);
-  g_autofree char *empty = write_file (fixture, "empty.csv", "", -1);
-  g_autofree char *only = write_file (fixture, "only.csv", "prompt,answer\n", -1);
-  g_autofree char *keys = write_file (fixture, "keys.csv", "promt,x\na,b\n", -1);
-  g_autofree char *bytes = write_file (fixture, "bytes.csv", "prompt\nlatin \xe9\n", -1);
+  g_autofree char *twice = write_data (fixture, "twice.csv", "a,a\n1,2\n", -1);
+  g_autofree char *open = write_data (fixture, "open.csv", "prompt\n\"never closed\nmore\n", -1);
+  g_autofree char *empty = write_data (fixture, "empty.csv", "", -1);
+  g_autofree char *only = write_data (fixture, "only.csv", "prompt,answer\n", -1);
+  g_autofree char *keys = write_data (fixture, "keys.csv", "promt,x\na,b\n", -1);
+  g_autofree char *bytes = write_data (fixture, "bytes.csv", "prompt\nlatin \xe9\n", -1);
   g_autoptr (PlumbDataSet) tabs = NULL;
 
   assert_fault (fixture, twice, "same name");
@@ -174,9 +130,9 @@ test_json (Fixture *fixture, gconstpointer data)
                                             "  {\"prompt\": \"c\"}\n"
                                             "]\n",
                                             -1);
-  g_autofree char *cut = write_file (fixture, "cut.json", "[{\"prompt\": \"a\"}, {\"prom", -1);
-  g_autofree char *junk = write_file (fixture, "junk.json", "[{\"prompt\": \"a\"}] x", -1);
-  g_autofree char *none = write_file (fixture, "none.json", "[ ]", -1);
+  g_autofree char *cut = write_data (fixture, "cut.json", "[{\"prompt\": \"a\"}, {\"prom", -1);
+  g_autofree char *junk = write_data (fixture, "junk.json", "[{\"prompt\": \"a\"}] x", -1);
+  g_autofree char *none = write_data (fixture, "none.json", "[ ]", -1);
   g_autoptr (PlumbDataSet) lines = NULL;
 
   g_assert_cmpuint (plumb_data_set_n_rows (set), ==, 3);
@@ -232,17 +188,17 @@ test_packed (Fixture *fixture, gconstpointer data)
   assert_prompt (a, 123456, "row 123456", 123457);
   assert_prompt (a, 200000, "the end", 200001);
   g_assert_cmpuint (plumb_data_set_counts (a)->unchecked, ==, 150001);
-  path = write_file (fixture, "cut.jsonl.gz", (char *)one->data, one->len / 2);
+  path = write_data (fixture, "cut.jsonl.gz", (char *)one->data, one->len / 2);
   assert_fault (fixture, path, "cannot unpack it");
   n = ZSTD_compress (zstd, room, text, strlen (text), 3);
   b = open_file (fixture, "b.jsonl.zst", zstd, n);
   g_assert_cmpuint (plumb_data_set_n_rows (b), ==, 200000);
   assert_prompt (b, 199999, "row 199999", 200000);
   g_free (path);
-  path = write_file (fixture, "cut.jsonl.zst", zstd, n / 2);
+  path = write_data (fixture, "cut.jsonl.zst", zstd, n / 2);
   assert_fault (fixture, path, "cut short");
   g_free (path);
-  path = write_file (fixture, "none.jsonl.zst", "this is not packed", -1);
+  path = write_data (fixture, "none.jsonl.zst", "this is not packed", -1);
   assert_fault (fixture, path, "cannot unpack it");
 }
 
@@ -304,7 +260,7 @@ test_no_files (Fixture *fixture, gconstpointer data)
 static void
 test_kept_index (Fixture *fixture, gconstpointer data)
 {
-  g_autofree char *path = write_file (fixture, "a.jsonl", "{}\n{}\n", -1);
+  g_autofree char *path = write_data (fixture, "a.jsonl", "{}\n{}\n", -1);
   g_autofree char *notes = NULL;
   g_autoptr (PlumbDataFile) file = plumb_data_file_open (path, NULL), other = NULL;
   g_autoptr (PlumbDataIndex) index = plumb_data_index_new (), kept = NULL;
@@ -341,11 +297,11 @@ test_large_file (Fixture *fixture, gconstpointer data)
   g_string_append_c (text, '\n');
   while (text->len < PLUMB_DATA_INDEX_WORTH)
     g_string_append_printf (text, "{\"prompt\": \"%s\"}\n", filler);
-  path = write_file (fixture, "a.jsonl", text->str, text->len);
+  path = write_data (fixture, "a.jsonl", text->str, text->len);
   for (int i = 0; i < 2; i++)
     {
       g_autoptr (GError) error = NULL;
-      g_autoptr (PlumbDataSet) set = try_path (fixture, path, &error);
+      g_autoptr (PlumbDataSet) set = open_paths (fixture, path, &error);
 
       g_assert_no_error (error);
       g_assert_true (g_file_test (index, G_FILE_TEST_IS_DIR));
@@ -413,12 +369,12 @@ static void
 test_parquet_rows (Fixture *fixture, gconstpointer data)
 {
   g_autofree char *path = fixture_file ("snappy.parquet");
-  g_autofree char *wrong = write_file (fixture, "a.parquet", "PAR1 this is no Parquet file PAR1", -1);
+  g_autofree char *wrong = write_data (fixture, "a.parquet", "PAR1 this is no Parquet file PAR1", -1);
   g_autoptr (PlumbDataSet) set = NULL;
   g_autoptr (GError) error = NULL;
 
   fixture->options.keys.need_answer = TRUE;
-  set = try_path (fixture, path, &error);
+  set = open_paths (fixture, path, &error);
   g_assert_no_error (error);
   g_assert_cmpuint (plumb_data_set_counts (set)->rows + plumb_data_set_counts (set)->broken, ==, 40);
   assert_report (fixture, 0, 1, "prompt is empty");
@@ -448,7 +404,7 @@ test_parquet_spoiled (Fixture *fixture, gconstpointer data)
           g_autoptr (GError) error = NULL;
 
           copy[at] ^= 1 << at % 8;
-          spoiled = write_file (fixture, "a.parquet", copy, at % 3 == 0 ? n - at / 2 : n);
+          spoiled = write_data (fixture, "a.parquet", copy, at % 3 == 0 ? n - at / 2 : n);
           file = plumb_data_file_open (spoiled, NULL);
           lines = plumb_parquet_to_lines (file, &error);
           if (lines == NULL)
@@ -511,7 +467,7 @@ test_giant_line (Fixture *fixture, gconstpointer data)
     fwrite (block, 1, 1 << 20, out);
   fputs ("\"}\n{\"prompt\": \"b\"}\n", out);
   fclose (out);
-  set = try_path (fixture, path, &error);
+  set = open_paths (fixture, path, &error);
   g_assert_no_error (error);
   g_assert_cmpuint (plumb_data_set_n_rows (set), ==, 2);
   assert_prompt (set, 1, "b", 3);

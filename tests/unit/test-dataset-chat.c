@@ -5,9 +5,8 @@
 #include <string.h>
 
 #include "engine/core/error.h"
-#include "engine/text/dataset.h"
+#include "tests/unit/data-fixture.h"
 #include "tests/unit/shared.h"
-#include "tests/unit/temporary.h"
 
 #define PLAIN_TEMPLATE                                                                                                 \
   "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% if m.role == 'assistant' %}<eos>{% endif %}{{ '\\n' }}{% endfor %}"   \
@@ -18,47 +17,15 @@
   "{{ m.content.split(')')[-1] }}{% else %}{{ m.content }}{% endif %}{% if m.role == 'assistant' %}<eos>{% endif %}{{ '\\n' }}" \
   "{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}"
 
-typedef struct
-{
-  char *folder;
-  PlumbTokenizer *tokenizer;
-  PlumbTemplate *chat;
-  GPtrArray *reports;
-  PlumbDataOptions options;
-} Fixture;
-
 static void
 set_up (Fixture *fixture, gconstpointer data)
 {
   g_autoptr (GError) error = NULL;
 
-  fixture->folder = temporary_folder ();
-  g_assert_true (plumb_tokenizer_write_bytes (fixture->folder, 260, NULL));
-  fixture->tokenizer = plumb_tokenizer_load (fixture->folder, NULL);
+  fixture_open (fixture, 4096);
   fixture->chat = plumb_template_new ("test", data != NULL ? data : PLAIN_TEMPLATE, -1, &error);
   g_assert_no_error (error);
-  fixture->reports = plumb_problems_new ();
-  fixture->options = (PlumbDataOptions){ .max_length = 4096, .seed = 1, .chat = fixture->chat };
-}
-
-static void
-tear_down (Fixture *fixture, gconstpointer data)
-{
-  plumb_data_options_clear (&fixture->options);
-  g_ptr_array_unref (fixture->reports);
-  plumb_template_unref (fixture->chat);
-  plumb_tokenizer_unref (fixture->tokenizer);
-  remove_folder (fixture->folder);
-  g_free (fixture->folder);
-}
-
-static PlumbDataSet *
-open_path (Fixture *fixture, const char *path, GError **error)
-{
-  g_strfreev (fixture->options.paths);
-  fixture->options.paths = g_strsplit (path, ",", -1);
-  g_ptr_array_set_size (fixture->reports, 0);
-  return plumb_data_set_open (&fixture->options, fixture->tokenizer, fixture->reports, error);
+  fixture->options.chat = fixture->chat;
 }
 
 static PlumbDataSet *
@@ -67,7 +34,7 @@ try_text (Fixture *fixture, const char *text, GError **error)
   g_autofree char *path = g_build_filename (fixture->folder, "rows.jsonl", NULL);
 
   g_assert_true (g_file_set_contents (path, text, -1, NULL));
-  return open_path (fixture, path, error);
+  return open_paths (fixture, path, error);
 }
 
 static PlumbDataSet *
@@ -78,16 +45,6 @@ open_text (Fixture *fixture, const char *text)
 
   g_assert_no_error (error);
   return set;
-}
-
-static PlumbDataRow *
-row_of (PlumbDataSet *set, gsize index)
-{
-  g_autoptr (GError) error = NULL;
-  PlumbDataRow *row = plumb_data_set_get (set, index, &error);
-
-  g_assert_no_error (error);
-  return row;
 }
 
 /* The text of the ids, with what is trained in braces. */
@@ -388,7 +345,7 @@ test_real (Fixture *fixture, gconstpointer data)
       fixture->options.keys.need_label = sets[i].kind == LABELS;
       fixture->options.keys.need_response = sets[i].kind == RESPONSES;
       fixture->options.keys.prompts_only = fixture->options.keys.need_answer = sets[i].kind == PROMPTS;
-      set = open_path (fixture, path, &error);
+      set = open_paths (fixture, path, &error);
       g_assert_no_error (error);
       if (plumb_data_set_n_rows (set) != sets[i].rows)
         g_error ("%s: %" G_GSIZE_FORMAT " rows instead of %" G_GSIZE_FORMAT, path, plumb_data_set_n_rows (set),

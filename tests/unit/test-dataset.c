@@ -4,54 +4,13 @@
 #include <string.h>
 
 #include "engine/core/error.h"
-#include "engine/text/dataset.h"
+#include "tests/unit/data-fixture.h"
 #include "tests/unit/shared.h"
-#include "tests/unit/temporary.h"
-
-typedef struct
-{
-  char *folder;
-  PlumbTokenizer *tokenizer;
-  GPtrArray *reports;
-  PlumbDataOptions options;
-} Fixture;
 
 static void
 set_up (Fixture *fixture, gconstpointer data)
 {
-  fixture->folder = temporary_folder ();
-  g_assert_true (plumb_tokenizer_write_bytes (fixture->folder, 260, NULL));
-  fixture->tokenizer = plumb_tokenizer_load (fixture->folder, NULL);
-  fixture->reports = plumb_problems_new ();
-  fixture->options = (PlumbDataOptions){ .max_length = 256, .seed = 1 };
-}
-
-static void
-tear_down (Fixture *fixture, gconstpointer data)
-{
-  plumb_data_options_clear (&fixture->options);
-  g_ptr_array_unref (fixture->reports);
-  plumb_tokenizer_unref (fixture->tokenizer);
-  remove_folder (fixture->folder);
-  g_free (fixture->folder);
-}
-
-static char *
-write_data (Fixture *fixture, const char *name, const char *text, gssize length)
-{
-  char *path = g_build_filename (fixture->folder, name, NULL);
-
-  g_assert_true (g_file_set_contents (path, text, length, NULL));
-  return path;
-}
-
-static PlumbDataSet *
-open_paths (Fixture *fixture, const char *path, GError **error)
-{
-  g_strfreev (fixture->options.paths);
-  fixture->options.paths = g_strsplit (path, ",", -1);
-  g_ptr_array_set_size (fixture->reports, 0);
-  return plumb_data_set_open (&fixture->options, fixture->tokenizer, fixture->reports, error);
+  fixture_open (fixture, 256);
 }
 
 static PlumbDataSet *
@@ -63,16 +22,6 @@ open_text (Fixture *fixture, const char *name, const char *text)
 
   g_assert_no_error (error);
   return set;
-}
-
-static PlumbDataRow *
-row_of (PlumbDataSet *set, gsize index)
-{
-  g_autoptr (GError) error = NULL;
-  PlumbDataRow *row = plumb_data_set_get (set, index, &error);
-
-  g_assert_no_error (error);
-  return row;
 }
 
 static void
