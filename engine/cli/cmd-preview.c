@@ -144,6 +144,15 @@ print_preview (JsonObject *preview)
     print_row (json_array_get_object_element (rows, i), &marks);
 }
 
+static void
+print_faults (GPtrArray *problems)
+{
+  g_autofree char *text = plumb_problems_to_text (problems);
+
+  if (problems->len > 0)
+    g_printerr ("%s\n", text);
+}
+
 int
 plumb_cmd_preview (int argc, char **argv, GError **error)
 {
@@ -179,6 +188,7 @@ plumb_cmd_preview (int argc, char **argv, GError **error)
         plumb_command_print_json (preview, FALSE);
       else
         print_preview (json_node_get_object (preview));
+      print_faults (problems);
       return 0;
     }
   g_ptr_array_extend_and_steal (problems, g_steal_pointer (&left_out));
@@ -190,10 +200,6 @@ plumb_cmd_preview (int argc, char **argv, GError **error)
       plumb_command_print_json (node, FALSE);
     }
   else
-    {
-      g_autofree char *text = plumb_problems_to_text (problems);
-
-      g_printerr ("%s\n", text);
-    }
+    print_faults (problems);
   return plumb_error_exit_code (local);
 }

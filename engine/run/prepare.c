@@ -336,6 +336,13 @@ plumb_run_inputs_open_data (PlumbRunInputs *in, PlumbSpec *spec, const char *dir
   in->spec = spec;
   in->reports = plumb_problems_new ();
   in->start_model = g_strdup (policy ? policy : dir);
+  if (!policy && !plumb_spec_is_set (spec, "model.new.width"))
+    {
+      g_set_error_literal (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
+                           "model.policy: there is no model whose tokenizer could show the data; name the folder of a "
+                           "Hugging Face model");
+      return FALSE;
+    }
   if (!policy && !plumb_tokenizer_write_bytes (dir, (guint) plumb_spec_get_integer (spec, "model.new.vocab"), error))
     return FALSE;
   in->tokenizer = plumb_tokenizer_load (in->start_model, error);

@@ -7,6 +7,7 @@
 #include <json-glib/json-glib.h>
 
 #include "tests/engine/harness.h"
+#include "tests/unit/shared.h"
 
 /* The first answer loses what stands before ) once another turn follows. */
 #define TEMPLATE                                                                                                     \
@@ -89,6 +90,11 @@ test_faults (Engine *engine, gconstpointer data)
   assert_has (engine->err, "none.jsonl");
   g_assert_cmpint (engine_call (engine, "preview a.spec --set model.chat_template=none.jinja"), ==, 3);
   assert_has (engine->err, "none.jinja");
+  g_assert_cmpint (engine_call (engine, "preview a.spec --set model.new.width=none"), ==, 0);
+  assert_has (engine->err, "model.new.width = none");
+  engine_write (engine, "b.spec", "[run]\nalgorithm = sft\n[data]\ntrain = rows.jsonl\n");
+  g_assert_cmpint (engine_call (engine, "preview b.spec"), ==, 3);
+  assert_has (engine->err, "model.policy: there is no model");
   engine_write (engine, "rows.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n");
   g_assert_cmpint (engine_call (engine, "preview a.spec --json"), ==, 3);
   assert_has (engine->out, "there is nothing to train");
@@ -108,6 +114,39 @@ test_run (Engine *engine, gconstpointer data)
   }
 }
 
+/* A model whose padding token is its end of sequence: every answer's end is trained, once. The loss is that of another
+ * implementation in double precision, over 42 tokens; masked by the padding id it would be 1.020. */
+static void
+test_padding_is_end (Engine *engine, gconstpointer data)
+{
+  g_autofree char *model = shared_file ("models/stories260K");
+  g_autoptr (GArray) loss = NULL;
+
+  if (model == NULL)
+    return;
+  g_assert_cmpint (engine_shell (engine, "cp -r %s m", model), ==, 0);
+  engine_write (engine, "m/tokenizer_config.json",
+                "{\"tokenizer_class\": \"PreTrainedTokenizerFast\", \"bos_token\": \"<s>\", \"eos_token\": \"</s>\","
+                " \"pad_token\": \"</s>\", \"unk_token\": \"<unk>\", \"add_bos_token\": true, \"add_eos_token\": false}");
+  engine_write (engine, "rows.jsonl",
+                "{\"prompt\": \"Once upon a time\", \"response\": \", there was a little girl named Lily.\"}\n"
+                "{\"prompt\": \"The dog\", \"response\": \" was happy.\"}\n"
+                "{\"prompt\": \"Tom\", \"response\": \" and Sam went to the park to play with a big red ball. They had"
+                " fun.\"}\n");
+  engine_write (engine, "a.spec",
+                "[run]\nalgorithm = sft\n[model]\npolicy = m\nprecision = fp32\nmax_length = 128\n[data]\n"
+                "train = rows.jsonl\n[train]\nbatch = 3\n[schedule]\nsteps = 1\n[checkpoint]\nexport = never\n");
+  for (int tokens = 16; tokens <= 64; tokens += 48)
+    {
+      g_assert_cmpint (engine_call (engine, "run a.spec --set train.tokens_per_micro_batch=%d --run-dir r%d", tokens, tokens),
+                       ==, 0);
+      g_autofree char *run = g_strdup_printf ("r%d", tokens);
+      g_clear_pointer (&loss, g_array_unref);
+      loss = engine_series (engine, run, "loss/sft");
+      g_assert_cmpfloat_with_epsilon (g_array_index (loss, double, 0), 2.667876, 3e-6);
+    }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -115,5 +154,6 @@ main (int argc, char **argv)
   ENGINE_TEST ("/preview/rows", test_preview);
   ENGINE_TEST ("/preview/faults", test_faults);
   ENGINE_TEST ("/preview/run", test_run);
+  ENGINE_TEST ("/preview/padding-is-end", test_padding_is_end);
   return g_test_run ();
 }
