@@ -9,8 +9,11 @@
 #include <math.h>
 #include <string.h>
 
+#include "engine/comm/checksum.h"
 #include "engine/core/error.h"
 #include "engine/train/trainer-private.h"
+
+#define CHECKSUM_PIECE (1 << 22) /* bytes */
 
 static void
 update_row (PlumbTrainer *self, const PlumbWeight *row, struct dev_adamw adamw)
@@ -32,6 +35,8 @@ plumb_trainer_step (PlumbTrainer *self, double learning_rate, PlumbStepResult *r
   struct dev_context *context = self->device->context;
   const PlumbWeightTable *table = self->model->table;
   double squares = 0;
+  if (self->comm && !plumb_comm_sum (self->comm, self->device, self->gradients, table->elements, "gradients", error))
+    return FALSE;
   ops->square_sum (context, self->square_sum, self->gradients, table->elements);
   ops->download (context, &squares, self->square_sum, sizeof squares);
   if (!plumb_device_check (self->device, error))
@@ -94,6 +99,32 @@ state_arrays (PlumbTrainer *self, StateArray arrays[3])
   arrays[1] = (StateArray){ "v", self->v };
   arrays[2] = (StateArray){ "master", self->master };
   return self->master ? 3 : 2;
+}
+
+/* Chains the checksum of memory on the device, piece by piece. */
+static void
+add_checksum (PlumbTrainer *self, const void *data, gsize bytes, guint64 *sum)
+{
+  g_autofree char *piece = g_malloc (CHECKSUM_PIECE);
+  for (gsize at = 0; at < bytes; at += CHECKSUM_PIECE)
+    {
+      gsize n = MIN (bytes - at, CHECKSUM_PIECE);
+      self->device->ops->download (self->device->context, piece, (const char *) data + at, n);
+      *sum = plumb_checksum (piece, n, *sum);
+    }
+}
+
+gboolean
+plumb_trainer_checksum (PlumbTrainer *self, guint64 *sum, GError **error)
+{
+  gsize elements = self->model->table->elements;
+  StateArray arrays[3];
+  guint n = state_arrays (self, arrays);
+  *sum = (guint64) self->updates;
+  add_checksum (self, plumb_model_weights (self->model), elements * dev_type_size (self->model->type), sum);
+  for (guint a = 0; a < n; a++)
+    add_checksum (self, arrays[a].data, elements * sizeof (float), sum);
+  return plumb_device_check (self->device, error);
 }
 
 gboolean

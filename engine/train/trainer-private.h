@@ -17,6 +17,7 @@ struct _PlumbTrainer
   double *square_sum;       /* on the device */
   PlumbBuffers *buffers;
   gint64 updates;
+  PlumbComm *comm; /* borrowed; NULL: alone */
   PlumbTrainerProgress progress; /* or NULL */
   gpointer progress_data;
 };

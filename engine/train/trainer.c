@@ -114,6 +114,12 @@ plumb_trainer_set_progress (PlumbTrainer *self, PlumbTrainerProgress progress, g
   self->progress_data = data;
 }
 
+void
+plumb_trainer_set_comm (PlumbTrainer *self, PlumbComm *comm)
+{
+  self->comm = comm;
+}
+
 static gboolean
 report (PlumbTrainer *self, gint64 done, gint64 of, GError **error)
 {

@@ -5,6 +5,7 @@
 #include "engine/algo/policy-loss.h"
 #include "engine/algo/preference-loss.h"
 #include "engine/algo/value-loss.h"
+#include "engine/comm/comm.h"
 #include "engine/model/decoder.h"
 
 G_BEGIN_DECLS
@@ -63,6 +64,11 @@ gsize plumb_trainer_activation_bytes (const PlumbModelConfig *config, enum dev_t
 typedef gboolean (*PlumbTrainerProgress) (gint64 done, gint64 of, gpointer data, GError **error);
 void plumb_trainer_set_progress (PlumbTrainer *trainer, PlumbTrainerProgress progress, gpointer data);
 
+/* The ranks that train this model together: each step adds up their gradients. Borrowed; NULL: alone. */
+void plumb_trainer_set_comm (PlumbTrainer *trainer, PlumbComm *comm);
+/* Of weights and optimizer state: equal on all ranks. */
+gboolean plumb_trainer_checksum (PlumbTrainer *trainer, guint64 *sum, GError **error);
+
 /* Takes better master weights than the rounded ones of the model from its files (bf16 models). */
 gboolean plumb_trainer_load_master (PlumbTrainer *trainer, PlumbSafetensors *tensors, GError **error);
 
@@ -90,8 +96,8 @@ typedef enum
   PLUMB_STEP_NOT_FINITE, /* the gradient holds a NaN or infinity: nothing was changed */
 } PlumbStepResult;
 
-/* Clips, updates the weights by AdamW and clears the gradients. `gradient_norm` is that before
- * clipping. */
+/* Adds up the gradients of all ranks, clips, updates the weights by AdamW and clears the gradients. `gradient_norm` is
+ * that before clipping. */
 gboolean plumb_trainer_step (PlumbTrainer *trainer, double learning_rate, PlumbStepResult *result,
                              double *gradient_norm, GError **error);
 
