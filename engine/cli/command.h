@@ -39,6 +39,7 @@ int plumb_cmd_logprobs (int argc, char **argv, GError **error);
 int plumb_cmd_verify (int argc, char **argv, GError **error);
 int plumb_cmd_devices (int argc, char **argv, GError **error);
 int plumb_cmd_bench (int argc, char **argv, GError **error);
+int plumb_cmd_worker (int argc, char **argv, GError **error);
 
 /* Parses the options of a sub-command and checks that `least` to `most` arguments are left in argv.
  * `synopsis` names them, like "SPEC". */

@@ -32,6 +32,7 @@ static const PlumbCommand commands[] = {
   { "render", plumb_cmd_render, N_ ("JSON lines of messages to text, by a chat template") },
   { "score", plumb_cmd_score, N_ ("score responses in a file by the rewards of a spec") },
   { "telemetry", plumb_cmd_telemetry, N_ ("print what a run recorded as JSON lines") },
+  { "worker", plumb_cmd_worker, N_ ("serve a run; started by `run` itself") },
 };
 
 static char *

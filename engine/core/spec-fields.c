@@ -437,6 +437,12 @@ static const PlumbField fields[] = {
   { "placement.policy", N_("Device"), TEXT, NULL, NULL, 0, 64, NULL,
     N_("cpu, or cuda:N for a GPU. Automatic: the first GPU where there is one, else the CPU."),
     MORE, ALL, ENTRY, AUTO, NULL },
+  { "placement.workers", N_("Workers"), INTEGER, N_("processes"), "1", 1, 64, NULL,
+    N_("Processes that share the work on this machine. Each holds the models; their gradients are added up. The cores are divided among them; with GPUs each takes one, from the device on."),
+    MORE, ALL, SPIN, 0, "--actor.num_gpus_per_node" },
+  { "placement.timeout", N_("Patience"), REAL, N_("s"), "600", 0, 1e6, NULL,
+    N_("A worker process that says nothing for so long while it works is given up; off: never."),
+    EXPERT, ALL, SPIN, OFF, NULL },
 
   { "schedule.steps", N_("Steps"), INTEGER, N_("steps"), "0", 0, 1e9, NULL,
     N_("How many steps to train; 0: as the epochs say."),

@@ -110,6 +110,39 @@ ask_folder (PlumbRun *run, PlumbMessageKind kind, const char *folder, const char
   return answer != NULL;
 }
 
+/* All workers load what the first one wrote. */
+static gboolean
+load_folder (PlumbRun *run, const char *folder, GError **error)
+{
+  g_autoptr (GVariantDict) body = g_variant_dict_new (NULL);
+  g_variant_dict_insert (body, "folder", "s", folder);
+  g_autoptr (GVariant) answer = plumb_crew_ask_all (run->crew, PLUMB_MESSAGE_LOAD, g_variant_dict_end (body), error);
+  return answer != NULL;
+}
+
+/* The first worker writes a checkpoint for all: so the others must hold the same bits. */
+static gboolean
+check_workers (PlumbRun *run, GError **error)
+{
+  int n = plumb_crew_size (run->crew), differs = 0;
+  if (n == 1)
+    return TRUE;
+  g_autofree GVariant **bodies = g_new0 (GVariant *, n), **answers = g_new0 (GVariant *, n);
+  for (int i = 0; i < n; i++)
+    bodies[i] = g_variant_new ("a{sv}", NULL);
+  if (!plumb_crew_ask_each (run->crew, PLUMB_MESSAGE_CHECK, bodies, answers, error))
+    return FALSE;
+  for (int i = 1; i < n && !differs; i++)
+    differs = g_variant_equal (answers[i], answers[0]) ? 0 : i + 1;
+  plumb_crew_clear_answers (run->crew, answers);
+  if (differs)
+    g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED,
+                 "worker %d does not hold the same weights as worker 1 at step %" G_GINT64_FORMAT
+                 "; continue from the last checkpoint, and suspect the memory of this machine",
+                 differs, run->position.step);
+  return !differs;
+}
+
 gboolean
 plumb_run_save_model (PlumbRun *run, const char *folder, const char *name, GError **error)
 {
@@ -185,7 +218,7 @@ plumb_run_save_checkpoint (PlumbRun *run, GError **error)
                    g_strerror (errno));
       return FALSE;
     }
-  gboolean ok = ask_folder (run, PLUMB_MESSAGE_SAVE, aside, NULL, error) && write_position (run, aside, error)
+  gboolean ok = check_workers (run, error) && ask_folder (run, PLUMB_MESSAGE_SAVE, aside, NULL, error) && write_position (run, aside, error)
                 && plumb_sync_folder (aside, error);
   if (ok)
     flush_telemetry (run);
@@ -286,5 +319,5 @@ gboolean
 plumb_run_load_checkpoint (PlumbRun *run, gint64 step, GError **error)
 {
   g_autofree char *path = plumb_run_checkpoint_path (run->dir, step);
-  return read_position (run, path, error) && ask_folder (run, PLUMB_MESSAGE_LOAD, path, NULL, error);
+  return read_position (run, path, error) && load_folder (run, path, error);
 }

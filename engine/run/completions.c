@@ -6,6 +6,8 @@
 
 #include "config.h"
 
+#include <string.h>
+
 #include "engine/core/error.h"
 #include "engine/run/completions.h"
 
@@ -40,23 +42,24 @@ plumb_prompts_clear (PlumbPrompts *p)
   g_clear_pointer (&p->first_samples, g_array_unref);
 }
 
-static void
-add_array (GVariantDict *body, const char *key, const GArray *array, gsize size)
-{
-  plumb_body_add_array (body, key, array->data, array->len, size);
-}
-
-/* The body of a GENERATE request. */
+/* The body of a GENERATE request for the prompts first .. last-1. */
 static GVariant *
-request_body (PlumbRun *run, const PlumbPrompts *prompts, const PlumbAsk *ask)
+request_body (PlumbRun *run, const PlumbPrompts *prompts, const PlumbAsk *ask, guint first, guint last)
 {
   PlumbSpec *spec = run->spec;
   g_autoptr (GVariantDict) body = g_variant_dict_new (NULL);
-  add_array (body, "offsets", prompts->offsets, sizeof (gint32));
-  add_array (body, "ids", prompts->ids, sizeof (gint32));
-  add_array (body, "ordinals", prompts->ordinals, sizeof (gint64));
-  add_array (body, "first-samples", prompts->first_samples, sizeof (gint32));
-  add_array (body, "stop", run->stop_ids, sizeof (gint32));
+  g_autofree gint32 *offsets = g_new (gint32, last - first + 1);
+  const gint32 *ends = (const gint32 *) (void *) prompts->offsets->data;
+  for (guint i = first; i <= last; i++)
+    offsets[i - first] = ends[i] - ends[first];
+  plumb_body_add_array (body, "offsets", offsets, last - first + 1, sizeof (gint32));
+  plumb_body_add_array (body, "ids", prompts->ids->data + ends[first] * sizeof (gint32),
+                        (gsize) (ends[last] - ends[first]), sizeof (gint32));
+  plumb_body_add_array (body, "ordinals", prompts->ordinals->data + first * sizeof (gint64), last - first,
+                        sizeof (gint64));
+  plumb_body_add_array (body, "first-samples", prompts->first_samples->data + first * sizeof (gint32), last - first,
+                        sizeof (gint32));
+  plumb_body_add_array (body, "stop", run->stop_ids->data, run->stop_ids->len, sizeof (gint32));
   g_variant_dict_insert (body, "samples", "i", prompts->samples);
   g_variant_dict_insert (body, "temperature", "d", ask->temperature);
   g_variant_dict_insert (body, "purpose", "i", ask->purpose);
@@ -78,6 +81,7 @@ plumb_completions_clear (PlumbCompletions *a)
   g_free (a->ids);
   g_free (a->log_probs);
 }
+
 static gpointer
 copy_array (GVariant *body, const char *key, gsize size, gsize expected)
 {
@@ -105,8 +109,9 @@ read_answer (PlumbCompletions *a, GVariant *body, gsize expected, GError **error
   return FALSE;
 }
 
+/* *running adds up over the workers. */
 static void
-read_statistics (PlumbBatch *batch, GVariant *body)
+read_statistics (PlumbBatch *batch, GVariant *body, double *running)
 {
   gint64 passes = 0, rows = 0, generated = 0, prefill = 0, shared = 0;
   double kv_used = 0;
@@ -120,19 +125,63 @@ read_statistics (PlumbBatch *batch, GVariant *body)
   batch->prefill += prefill;
   batch->shared += shared;
   batch->kv_used = MAX (batch->kv_used, kv_used);
-  batch->running = MAX (batch->running, (double) rows / MAX (1, passes));
+  *running += (double) rows / MAX (1, passes);
+}
+
+/* Appends the completions of one worker to those of the others. */
+static void
+join (PlumbCompletions *all, const PlumbCompletions *more)
+{
+  gsize n = all->n + more->n, tokens = all->n ? (gsize) all->offsets[all->n] : 0, added = (gsize) more->offsets[more->n];
+  all->ordinals = g_renew (gint64, all->ordinals, n + 1);
+  all->samples = g_renew (gint32, all->samples, n + 1);
+  all->finish = g_renew (gint32, all->finish, n + 1);
+  all->offsets = g_renew (gint32, all->offsets, n + 1);
+  all->ids = g_renew (gint32, all->ids, tokens + added + 1);
+  all->log_probs = g_renew (float, all->log_probs, tokens + added + 1);
+  memcpy (all->ordinals + all->n, more->ordinals, more->n * sizeof *all->ordinals);
+  memcpy (all->samples + all->n, more->samples, more->n * sizeof *all->samples);
+  memcpy (all->finish + all->n, more->finish, more->n * sizeof *all->finish);
+  memcpy (all->ids + tokens, more->ids, added * sizeof *all->ids);
+  memcpy (all->log_probs + tokens, more->log_probs, added * sizeof *all->log_probs);
+  for (gsize i = 0; i <= more->n; i++)
+    all->offsets[all->n + i] = (gint32) tokens + more->offsets[i];
+  all->n = n;
+}
+
+/* Worker i of n gets the prompts up to this one. */
+static guint
+end_of_part (guint prompts, int i, int n)
+{
+  return (guint) ((guint64) prompts * (guint) (i + 1) / (guint) n);
 }
 
 gboolean
 plumb_run_complete (PlumbRun *run, const PlumbPrompts *prompts, const PlumbAsk *ask, PlumbBatch *batch,
                     PlumbCompletions *completions, GError **error)
 {
-  double start = plumb_telemetry_now (run->telemetry);
-  g_autoptr (GVariant) body
-      = plumb_crew_ask (run->crew, PLUMB_MESSAGE_GENERATE, request_body (run, prompts, ask), error);
+  int n = plumb_crew_size (run->crew);
+  guint first = 0, all = prompts->ordinals->len;
+  double start = plumb_telemetry_now (run->telemetry), running = 0;
+  g_autofree GVariant **bodies = g_new0 (GVariant *, n), **answers = g_new0 (GVariant *, n);
+  for (int i = 0; i < n; first = end_of_part (all, i, n), i++)
+    if (end_of_part (all, i, n) > first)
+      bodies[i] = request_body (run, prompts, ask, first, end_of_part (all, i, n));
+  gboolean ok = plumb_crew_ask_each (run->crew, PLUMB_MESSAGE_GENERATE, bodies, answers, error);
   batch->seconds += plumb_telemetry_now (run->telemetry) - start;
-  if (!body || !read_answer (completions, body, (gsize) prompts->ordinals->len * prompts->samples, error))
-    return FALSE;
-  read_statistics (batch, body);
-  return TRUE;
+  first = 0;
+  for (int i = 0; ok && i < n; first = end_of_part (all, i, n), i++)
+    {
+      g_auto (PlumbCompletions) part = { 0 };
+      if (!answers[i])
+        continue;
+      ok = read_answer (&part, answers[i], (gsize) (end_of_part (all, i, n) - first) * (gsize) prompts->samples, error);
+      if (!ok)
+        break;
+      join (completions, &part);
+      read_statistics (batch, answers[i], &running);
+    }
+  plumb_crew_clear_answers (run->crew, answers);
+  batch->running = MAX (batch->running, running);
+  return ok;
 }

@@ -6,70 +6,256 @@
 #include <zmq.h>
 
 #include "engine/core/error.h"
+#include "engine/run/crew-process.h"
 #include "engine/run/crew.h"
 #include "engine/run/worker.h"
 
-#define ADDRESS "inproc://crew"
-#define WORKER 1
+#define THREAD_ADDRESS "inproc://crew"
 #define TICK_MS 200
 #define GREETING_SECONDS 30
+#define PARTING_SECONDS 5.0
+
+/* A worker: thread or process, and the request that it works on. */
+typedef struct
+{
+  guint32 number;
+  GThread *thread;           /* or */
+  PlumbCrewProcess *process;
+  gboolean greeted;
+  gint64 heard; /* monotonic, microseconds */
+  gint64 lease; /* of its request; 0: it has none */
+  PlumbMessageKind kind;
+  gint64 done, of;
+  GVariant *answer;
+  GError *failure;
+  gboolean waited; /* its failure was that another did not come */
+} Member;
 
 struct _PlumbCrew
 {
   void *zmq_context, *socket;
-  GThread *worker;
-  gint64 attempt, lease;
-  gint64 heard; /* monotonic, microseconds */
+  char *folder, *address; /* of the socket of processes; NULL: none are used */
+  Member *members;
+  int n;
+  PlumbCrewPlan plan;
+  char *log;
+  gint64 lease; /* the last one */
   guint64 version;
+  char *loss;
   PlumbCrewTick tick;
   gpointer tick_data;
 };
 
-/* The next message for this attempt and lease; others are stale and dropped. NULL without an error after a tick. */
-static PlumbMessage *
-next_message (PlumbCrew *self, GError **error)
+static Member *
+find_member (PlumbCrew *self, guint32 number)
 {
-  PlumbMessage *message = plumb_message_receive (self->socket, TRUE, TICK_MS, error);
-  if (!message)
-    return NULL;
-  self->heard = g_get_monotonic_time ();
-  if (message->kind == PLUMB_MESSAGE_HELLO
-      || (message->attempt == self->attempt && message->lease == self->lease))
-    return message;
-  g_message ("a stale %s of lease %" G_GINT64_FORMAT " was dropped", plumb_message_kind_name (message->kind),
-             message->lease);
-  plumb_message_free (message);
+  for (int i = 0; i < self->n; i++)
+    if (self->members[i].number == number)
+      return &self->members[i];
   return NULL;
 }
 
-PlumbCrew *
-plumb_crew_start (gint64 attempt, GError **error)
+static void
+take_failure (Member *member, GVariant *body)
 {
-  g_autoptr (PlumbCrew) self = g_new0 (PlumbCrew, 1);
+  int code = PLUMB_ERROR_FAILED;
+  const char *text = "the worker failed";
+  g_variant_lookup (body, "code", "i", &code);
+  g_variant_lookup (body, "message", "&s", &text);
+  g_variant_lookup (body, "waited", "b", &member->waited);
+  g_clear_error (&member->failure);
+  member->failure = g_error_new_literal (PLUMB_ERROR, code, text);
+}
+
+/* What belongs to the request that the worker has; anything else is stale. */
+static gboolean
+take_reply (PlumbCrew *self, Member *member, const PlumbMessage *message)
+{
+  if (member->lease == 0 || message->attempt != self->plan.attempt || message->lease != member->lease)
+    return FALSE;
+  switch (message->kind)
+    {
+    case PLUMB_MESSAGE_PROGRESS:
+      g_variant_lookup (message->body, "done", "x", &member->done);
+      g_variant_lookup (message->body, "of", "x", &member->of);
+      return TRUE;
+    case PLUMB_MESSAGE_DONE:
+      self->version = message->version;
+      member->answer = g_variant_ref (message->body);
+      member->lease = 0;
+      return TRUE;
+    case PLUMB_MESSAGE_FAILED:
+      take_failure (member, message->body);
+      member->lease = 0;
+      return TRUE;
+    default:
+      return FALSE;
+    }
+}
+
+/* Waits a little for a message and hands it to its worker. */
+static gboolean
+receive (PlumbCrew *self, GError **error)
+{
+  g_autoptr (GError) local = NULL;
+  g_autoptr (PlumbMessage) message = plumb_message_receive (self->socket, TRUE, TICK_MS, &local);
+  if (local)
+    {
+      g_propagate_error (error, g_steal_pointer (&local));
+      return FALSE;
+    }
+  Member *member = message ? find_member (self, message->worker) : NULL;
+  if (!member)
+    return TRUE;
+  member->heard = g_get_monotonic_time ();
+  if (message->kind == PLUMB_MESSAGE_HELLO)
+    member->greeted = TRUE;
+  else if (!take_reply (self, member, message))
+    g_message ("a stale %s of lease %" G_GINT64_FORMAT " was dropped", plumb_message_kind_name (message->kind),
+               message->lease);
+  return TRUE;
+}
+
+static double
+silence (const Member *member)
+{
+  return (double) (g_get_monotonic_time () - member->heard) / G_USEC_PER_SEC;
+}
+
+static const char *
+activity (const Member *member)
+{
+  return !member->greeted ? "start" : member->lease ? plumb_message_kind_name (member->kind) : "wait";
+}
+
+/* A worker that is dead, or that has been silent for too long in the middle of a request, ends the wait. */
+static gboolean
+check_member (PlumbCrew *self, const Member *member, GError **error)
+{
+  const char *end = member->process ? plumb_crew_process_end (member->process) : NULL;
+  double silent = silence (member);
+  if (end)
+    self->loss = g_strdup_printf ("worker %u (process %d) %s in phase %s, %.1f s after it was last heard", member->number,
+                                  plumb_crew_process_id (member->process), end, activity (member), silent);
+  else if (self->plan.patience > 0 && member->process && member->lease && silent > self->plan.patience)
+    self->loss = g_strdup_printf ("worker %u (process %d) has said nothing for %.0f s in phase %s and is given up "
+                                  "(placement.timeout)", member->number, plumb_crew_process_id (member->process),
+                                  silent, activity (member));
+  else
+    return TRUE;
+  g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "%s; the run can go on from its last checkpoint with --resume",
+               self->loss);
+  return FALSE;
+}
+
+static gboolean
+check_members (PlumbCrew *self, GError **error)
+{
+  for (int i = 0; i < self->n; i++)
+    if (!check_member (self, &self->members[i], error))
+      return FALSE;
+  return TRUE;
+}
+
+static gboolean
+bind_to (PlumbCrew *self, const char *address, GError **error)
+{
+  if (zmq_bind (self->socket, address) == 0)
+    return TRUE;
+  g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_ENVIRONMENT, "cannot bind %s: %s", address,
+               zmq_strerror (zmq_errno ()));
+  return FALSE;
+}
+
+static gboolean
+open_socket (PlumbCrew *self, gboolean processes, GError **error)
+{
   int mandatory = 1, linger = 1000;
-  self->attempt = attempt;
-  self->heard = g_get_monotonic_time ();
   self->zmq_context = zmq_ctx_new ();
   self->socket = zmq_socket (self->zmq_context, ZMQ_ROUTER);
   zmq_setsockopt (self->socket, ZMQ_ROUTER_MANDATORY, &mandatory, sizeof mandatory);
   zmq_setsockopt (self->socket, ZMQ_LINGER, &linger, sizeof linger);
-  if (zmq_bind (self->socket, ADDRESS) != 0)
+  if (!processes)
+    return bind_to (self, THREAD_ADDRESS, error);
+  self->folder = plumb_crew_folder_new (error);
+  if (!self->folder)
+    return FALSE;
+  self->address = g_strdup_printf ("ipc://%s/crew", self->folder);
+  return bind_to (self, self->address, error);
+}
+
+static int
+threads_each (PlumbCrew *self)
+{
+  const char *told = g_getenv ("OMP_NUM_THREADS");
+  int cores = told ? (int) g_ascii_strtoll (told, NULL, 10) : (int) g_get_num_processors ();
+  return self->plan.threads > 0 ? self->plan.threads : MAX (1, cores / self->n);
+}
+
+static gboolean
+start_member (PlumbCrew *self, Member *member, GError **error)
+{
+  member->heard = g_get_monotonic_time ();
+  member->greeted = FALSE;
+  if (self->address)
+    member->process = plumb_crew_process_start (self->address, member->number, threads_each (self), self->log, error);
+  else
+    member->thread = plumb_worker_start (self->zmq_context, THREAD_ADDRESS, member->number);
+  return member->process || member->thread;
+}
+
+static gboolean
+await_greetings (PlumbCrew *self, GError **error)
+{
+  gint64 start = g_get_monotonic_time ();
+  for (;;)
     {
-      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_ENVIRONMENT, "cannot bind %s: %s", ADDRESS,
-                   zmq_strerror (zmq_errno ()));
+      const Member *late = NULL;
+      for (int i = 0; i < self->n; i++)
+        if (!self->members[i].greeted)
+          late = &self->members[i];
+      if (!late)
+        return TRUE;
+      if (!receive (self, error) || !check_members (self, error))
+        return FALSE;
+      if (g_get_monotonic_time () - start > GREETING_SECONDS * G_USEC_PER_SEC)
+        {
+          g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_ENVIRONMENT, "worker %u did not start within %d s", late->number,
+                       GREETING_SECONDS);
+          return FALSE;
+        }
+    }
+}
+
+PlumbCrew *
+plumb_crew_start (const PlumbCrewPlan *plan, GError **error)
+{
+  g_autoptr (PlumbCrew) self = g_new0 (PlumbCrew, 1);
+  self->plan = *plan;
+  self->log = g_strdup (plan->log);
+  self->n = CLAMP (plan->workers, 1, PLUMB_CREW_MAX_WORKERS);
+  self->members = g_new0 (Member, self->n);
+  for (int i = 0; i < self->n; i++)
+    self->members[i].number = (guint32) i + 1;
+  if (!open_socket (self, self->n > 1, error))
+    return NULL;
+  for (int i = 0; i < self->n; i++)
+    if (!start_member (self, &self->members[i], error))
       return NULL;
-    }
-  self->worker = plumb_worker_start (self->zmq_context, ADDRESS, WORKER);
-  for (int tick = 0; tick < GREETING_SECONDS * 1000 / TICK_MS; tick++)
+  return await_greetings (self, error) ? g_steal_pointer (&self) : NULL;
+}
+
+static void
+part_with (PlumbCrew *self, Member *member)
+{
+  if (member->thread || (member->process && member->greeted && !plumb_crew_process_end (member->process)))
     {
-      g_autoptr (GError) local = NULL;
-      g_autoptr (PlumbMessage) hello = next_message (self, &local);
-      if (hello && hello->kind == PLUMB_MESSAGE_HELLO)
-        return g_steal_pointer (&self);
+      g_autoptr (PlumbMessage) message = plumb_message_new (PLUMB_MESSAGE_CLOSE, NULL);
+      g_autoptr (GError) error = NULL;
+      message->worker = member->number;
+      if (!plumb_message_send (self->socket, TRUE, message, &error))
+        g_debug ("%s", error->message);
     }
-  g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_ENVIRONMENT, "the worker did not start within %d s",
-               GREETING_SECONDS);
-  return NULL;
 }
 
 void
@@ -77,17 +263,29 @@ plumb_crew_stop (PlumbCrew *self)
 {
   if (!self)
     return;
-  if (self->worker)
+  for (int i = 0; i < self->n; i++)
+    part_with (self, &self->members[i]);
+  for (int i = 0; i < self->n; i++)
     {
-      g_autoptr (PlumbMessage) message = plumb_message_new (PLUMB_MESSAGE_CLOSE, NULL);
-      message->worker = WORKER;
-      plumb_message_send (self->socket, TRUE, message, NULL);
-      g_thread_join (self->worker);
+      Member *member = &self->members[i];
+      if (member->thread)
+        g_thread_join (member->thread);
+      /* One that hears nothing is not waited for. */
+      gboolean deaf = !member->greeted || self->loss;
+      plumb_crew_process_stop (member->process, deaf ? 0 : PARTING_SECONDS);
+      g_clear_pointer (&member->answer, g_variant_unref);
+      g_clear_error (&member->failure);
     }
   if (self->socket)
     zmq_close (self->socket);
   if (self->zmq_context)
     zmq_ctx_term (self->zmq_context);
+  plumb_crew_folder_remove (self->folder);
+  g_free (self->folder);
+  g_free (self->address);
+  g_free (self->members);
+  g_free (self->log);
+  g_free (self->loss);
   g_free (self);
 }
 
@@ -98,74 +296,161 @@ plumb_crew_set_tick (PlumbCrew *self, PlumbCrewTick tick, gpointer data)
   self->tick_data = data;
 }
 
-static void
-take_failure (GVariant *body, GError **error)
+int
+plumb_crew_size (PlumbCrew *self)
 {
-  int code = PLUMB_ERROR_FAILED;
-  const char *text = "the worker failed";
-  g_variant_lookup (body, "code", "i", &code);
-  g_variant_lookup (body, "message", "&s", &text);
-  g_set_error_literal (error, PLUMB_ERROR, code, text);
+  return self->n;
 }
 
+/* Tells the samples that are ready with all workers together. */
 static gboolean
-tick (PlumbCrew *self, gint64 done, gint64 of, GError **error)
+tick (PlumbCrew *self, GError **error)
 {
+  gint64 done = 0, of = 0;
+  for (int i = 0; i < self->n; i++)
+    {
+      done += self->members[i].done;
+      of += self->members[i].of;
+    }
   if (!self->tick || self->tick (done, of, self->tick_data))
     return TRUE;
   g_set_error (error, PLUMB_ERROR, PLUMB_EXIT_INTERRUPTED, "interrupted");
   return FALSE;
 }
 
+static gboolean
+begin (PlumbCrew *self, Member *member, PlumbMessageKind kind, GVariant *body, GError **error)
+{
+  g_autoptr (PlumbMessage) request = plumb_message_new (kind, body);
+  request->worker = member->number;
+  request->attempt = self->plan.attempt;
+  request->lease = ++self->lease;
+  request->version = self->version;
+  member->lease = request->lease;
+  member->kind = kind;
+  member->done = member->of = 0;
+  member->waited = FALSE;
+  member->heard = g_get_monotonic_time ();
+  return plumb_message_send (self->socket, TRUE, request, error);
+}
+
+static gboolean
+is_working (PlumbCrew *self)
+{
+  for (int i = 0; i < self->n; i++)
+    if (self->members[i].lease)
+      return TRUE;
+  return FALSE;
+}
+
+/* A failure that explains the others: not that of a worker which waited for one that failed. */
+static GError *
+take_cause (PlumbCrew *self)
+{
+  Member *cause = NULL;
+  for (int i = 0; i < self->n; i++)
+    if (self->members[i].failure && (!cause || (cause->waited && !self->members[i].waited)))
+      cause = &self->members[i];
+  if (!cause)
+    return NULL;
+  if (self->n > 1)
+    g_prefix_error (&cause->failure, "worker %u: ", cause->number);
+  return g_steal_pointer (&cause->failure);
+}
+
+/* Waits for the answers to all requests. */
+static gboolean
+finish (PlumbCrew *self, GError **error)
+{
+  while (is_working (self))
+    if (!receive (self, error) || !check_members (self, error) || !tick (self, error))
+      return FALSE;
+  GError *cause = take_cause (self);
+  for (int i = 0; i < self->n; i++)
+    g_clear_error (&self->members[i].failure);
+  if (cause)
+    g_propagate_error (error, cause);
+  return !cause;
+}
+
+void
+plumb_crew_clear_answers (PlumbCrew *self, GVariant **answers)
+{
+  for (int i = 0; i < self->n; i++)
+    g_clear_pointer (&answers[i], g_variant_unref);
+}
+
+gboolean
+plumb_crew_ask_each (PlumbCrew *self, PlumbMessageKind kind, GVariant *const *bodies, GVariant **answers, GError **error)
+{
+  /* Also where every answer is quick: many short requests must not starve heartbeat and signals. */
+  gboolean ok = tick (self, error);
+  for (int i = 0; i < self->n; i++)
+    {
+      g_autoptr (GVariant) body = bodies[i] ? g_variant_ref_sink (bodies[i]) : NULL;
+      answers[i] = NULL;
+      ok = ok && (!body || begin (self, &self->members[i], kind, body, error));
+    }
+  ok = ok && finish (self, error);
+  for (int i = 0; i < self->n; i++)
+    answers[i] = g_steal_pointer (&self->members[i].answer);
+  if (!ok)
+    plumb_crew_clear_answers (self, answers);
+  return ok;
+}
+
 GVariant *
 plumb_crew_ask (PlumbCrew *self, PlumbMessageKind kind, GVariant *body, GError **error)
 {
-  g_autoptr (PlumbMessage) request = plumb_message_new (kind, body);
-  gint64 done = 0, of = 0;
-  request->worker = WORKER;
-  request->attempt = self->attempt;
-  request->lease = ++self->lease;
-  request->version = self->version;
-  /* Also where every answer is quick: many short requests must not starve heartbeat and signals. */
-  if (!tick (self, 0, 0, error) || !plumb_message_send (self->socket, TRUE, request, error))
-    return NULL;
-  for (;;)
-    {
-      g_autoptr (GError) local = NULL;
-      g_autoptr (PlumbMessage) message = next_message (self, &local);
-      if (local)
-        {
-          g_propagate_error (error, g_steal_pointer (&local));
-          return NULL;
-        }
-      if (message && message->kind == PLUMB_MESSAGE_PROGRESS)
-        {
-          g_variant_lookup (message->body, "done", "x", &done);
-          g_variant_lookup (message->body, "of", "x", &of);
-        }
-      if (message && message->kind == PLUMB_MESSAGE_DONE)
-        {
-          self->version = message->version;
-          return g_variant_ref (message->body);
-        }
-      if (message && message->kind == PLUMB_MESSAGE_FAILED)
-        {
-          take_failure (message->body, error);
-          return NULL;
-        }
-      if (!tick (self, done, of, error))
-        return NULL;
-    }
+  g_autofree GVariant **bodies = g_new0 (GVariant *, self->n), **answers = g_new0 (GVariant *, self->n);
+  bodies[0] = body ? body : g_variant_new ("a{sv}", NULL);
+  return plumb_crew_ask_each (self, kind, bodies, answers, error) ? answers[0] : NULL;
+}
+
+GVariant *
+plumb_crew_ask_all (PlumbCrew *self, PlumbMessageKind kind, GVariant *body, GError **error)
+{
+  g_autofree GVariant **bodies = g_new0 (GVariant *, self->n), **answers = g_new0 (GVariant *, self->n);
+  g_autoptr (GVariant) shared = g_variant_ref_sink (body ? body : g_variant_new ("a{sv}", NULL));
+  for (int i = 0; i < self->n; i++)
+    bodies[i] = shared;
+  gboolean ok = plumb_crew_ask_each (self, kind, bodies, answers, error);
+  for (int i = 1; ok && i < self->n; i++)
+    g_clear_pointer (&answers[i], g_variant_unref);
+  return ok ? answers[0] : NULL;
 }
 
 double
-plumb_crew_silence (PlumbCrew *self)
+plumb_crew_silence (PlumbCrew *self, guint32 *worker)
 {
-  return (double) (g_get_monotonic_time () - self->heard) / G_USEC_PER_SEC;
+  double longest = 0;
+  *worker = 0;
+  for (int i = 0; i < self->n; i++)
+    if (self->members[i].lease && silence (&self->members[i]) >= longest)
+      {
+        longest = silence (&self->members[i]);
+        *worker = self->members[i].number;
+      }
+  return longest;
+}
+
+const char *
+plumb_crew_loss (PlumbCrew *self)
+{
+  return self->loss;
 }
 
 guint64
 plumb_crew_version (PlumbCrew *self)
 {
   return self->version;
+}
+
+guint64
+plumb_crew_memory (PlumbCrew *self)
+{
+  guint64 bytes = 0;
+  for (int i = 0; i < self->n; i++)
+    bytes += self->members[i].process ? plumb_crew_process_memory (self->members[i].process) : 0;
+  return bytes;
 }

@@ -5,27 +5,53 @@
 
 G_BEGIN_DECLS
 
-/* The workers as the controller sees them: requests go out, answers come back. */
+/* The workers as the controller sees them: requests go out, answers come back. Workers 1 .. n train; where something
+ * generates ahead of them, it is worker n + 1. */
 typedef struct _PlumbCrew PlumbCrew;
 
-/* Called while an answer is awaited, at least four times a second; `done` of `of` samples are ready where the
- * worker said so. FALSE gives up the wait. */
+#define PLUMB_CREW_MAX_WORKERS 64
+
+typedef struct
+{
+  gint64 attempt;
+  int workers;      /* that train; a single one is a thread of this process, others are processes */
+  int threads;      /* of each process; 0: the cores are divided among them */
+  double patience;  /* seconds that a worker may be silent in the middle of a request; 0: without end */
+  const char *log;  /* gets what processes print; NULL: dropped */
+} PlumbCrewPlan;
+
+/* Called while answers are awaited, at least four times a second; `done` of `of` samples are ready where the
+ * workers said so. FALSE gives up the wait. */
 typedef gboolean (*PlumbCrewTick) (gint64 done, gint64 of, gpointer data);
 
-/* Starts one worker in this process and waits for its greeting. */
-PlumbCrew *plumb_crew_start (gint64 attempt, GError **error);
+/* Starts the workers and waits for their greetings. */
+PlumbCrew *plumb_crew_start (const PlumbCrewPlan *plan, GError **error);
+/* Ends them: at once after their present micro-batch; what does not listen is killed. */
 void plumb_crew_stop (PlumbCrew *crew);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (PlumbCrew, plumb_crew_stop)
 
 void plumb_crew_set_tick (PlumbCrew *crew, PlumbCrewTick tick, gpointer data);
+/* The number of workers that train. */
+int plumb_crew_size (PlumbCrew *crew);
 
-/* Sends a request (a floating body is taken over) and waits for its answer's body (transfer full). A failure of
- * the worker comes back as its error. */
+/* Sends a request (a floating body is taken over) to the first worker and waits for its answer's body (transfer full).
+ * A failure of the worker comes back as its error. */
 GVariant *plumb_crew_ask (PlumbCrew *crew, PlumbMessageKind kind, GVariant *body, GError **error);
+/* The same request to all that train: the answer of the first. */
+GVariant *plumb_crew_ask_all (PlumbCrew *crew, PlumbMessageKind kind, GVariant *body, GError **error);
+/* A request of its own for each: bodies (size; floating ones are taken over; NULL: that worker is not asked), answers (size; NULL where none
+ * was asked). On failure no answer is left. */
+gboolean plumb_crew_ask_each (PlumbCrew *crew, PlumbMessageKind kind, GVariant *const *bodies, GVariant **answers,
+                              GError **error);
+void plumb_crew_clear_answers (PlumbCrew *crew, GVariant **answers);
 
-/* Seconds since the worker was last heard. */
-double plumb_crew_silence (PlumbCrew *crew);
+/* Seconds since the most silent worker with a request was last heard; its number in *worker, 0: none works. */
+double plumb_crew_silence (PlumbCrew *crew, guint32 *worker);
+/* Which worker was lost, and how; NULL: none was. */
+const char *plumb_crew_loss (PlumbCrew *crew);
 /* Version of the weights that the last answer told. */
 guint64 plumb_crew_version (PlumbCrew *crew);
+/* Largest resident memory of the worker processes together, bytes. */
+guint64 plumb_crew_memory (PlumbCrew *crew);
 
 G_END_DECLS

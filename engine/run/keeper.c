@@ -103,12 +103,13 @@ plumb_run_tick (PlumbRun *run, gint64 done, gint64 of)
   run->last_done = done;
   if (g_get_monotonic_time () - run->last_state >= STATE_INTERVAL && !plumb_run_write_state (run, &error))
     g_warning ("%s", error->message);
-  double silence = run->crew ? plumb_crew_silence (run->crew) : 0;
+  guint32 worker = 0;
+  double silence = run->crew ? plumb_crew_silence (run->crew, &worker) : 0;
   if (silence > SILENCE_SECONDS && !run->silence_told)
     {
       run->silence_told = TRUE;
       plumb_telemetry_event (run->telemetry, PLUMB_EVENT_WARNING, "silent-worker", run->position.step,
-                             "worker 1 has said nothing for %.0f s in phase %s", silence,
+                             "worker %u has said nothing for %.0f s in phase %s", worker, silence,
                              run->phase ? run->phase : "none");
     }
   return signals < 2;

@@ -19,10 +19,11 @@ typedef enum
   PLUMB_MESSAGE_SAVE,      /* {folder} */
   PLUMB_MESSAGE_LOAD,      /* {folder} */
   PLUMB_MESSAGE_STAGE,     /* a new stage: forget moments; the reference becomes the policy */
+  PLUMB_MESSAGE_CHECK,     /* -> {checksums} of weights and optimizer states */
   PLUMB_MESSAGE_CLOSE,     /* end the loop */
   PLUMB_MESSAGE_PROGRESS,  /* worker: still at it: {done, of} */
   PLUMB_MESSAGE_DONE,      /* worker: the answer */
-  PLUMB_MESSAGE_FAILED,    /* worker: {code, message} */
+  PLUMB_MESSAGE_FAILED,    /* worker: {code, message, waited: for another that failed} */
 } PlumbMessageKind;
 
 typedef struct

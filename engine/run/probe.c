@@ -11,6 +11,7 @@
 #include "engine/core/error.h"
 #include "engine/run/experience-message.h"
 #include "engine/run/run-private.h"
+#include "engine/run/split.h"
 
 /* Copies an array of one float per token out of an answer. */
 static gboolean
@@ -27,35 +28,91 @@ take_floats (GVariant *answer, const char *key, gsize n, float *to, GError **err
   return FALSE;
 }
 
+/* A question about each token of an experience: its parts go to the workers. */
+typedef struct
+{
+  PlumbMessageKind kind;
+  const char *option; /* beside the tokens */
+  GVariant *value;    /* of the option */
+  double temperature;
+} Question;
+
+static GVariant *
+question_body (const Question *q, const struct plumb_experience *part)
+{
+  g_autoptr (GVariantDict) body = g_variant_dict_new (NULL);
+  plumb_body_add_experience (body, part, FALSE);
+  g_variant_dict_insert_value (body, q->option, q->value);
+  g_variant_dict_insert (body, "temperature", "d", q->temperature);
+  return g_variant_dict_end (body);
+}
+
+/* Answers by worker, to be cleared; offsets (workers + 1): the first token of each part. */
+static gboolean
+ask_parts (PlumbRun *run, const Question *q, const struct plumb_experience *e, GVariant **answers, int *offsets,
+           GError **error)
+{
+  int n = plumb_crew_size (run->crew), first = 0;
+  g_autofree GVariant **bodies = g_new0 (GVariant *, n);
+  g_autofree int *ends = g_new (int, n);
+  g_autoptr (GVariant) value = g_variant_ref_sink (q->value);
+  plumb_split_sequences (e->offsets, e->sequences, 1, n, ends);
+  for (int i = 0; i < n; i++)
+    {
+      offsets[i] = e->offsets[first];
+      if (ends[i] > first)
+        {
+          struct plumb_experience *part = plumb_experience_part (e, first, ends[i]);
+          bodies[i] = question_body (q, part);
+          plumb_experience_free (part);
+        }
+      first = ends[i];
+    }
+  offsets[n] = e->tokens;
+  return plumb_crew_ask_each (run->crew, q->kind, bodies, answers, error);
+}
+
+/* Joins what the workers answered under a key. */
+static gboolean
+join_floats (PlumbRun *run, GVariant *const *answers, const int *offsets, const char *key, float *to, GError **error)
+{
+  for (int i = 0; i < plumb_crew_size (run->crew); i++)
+    if (answers[i]
+        && !take_floats (answers[i], key, (gsize) (offsets[i + 1] - offsets[i]), to + offsets[i], error))
+      return FALSE;
+  return TRUE;
+}
+
 gboolean
 plumb_run_log_probs (PlumbRun *run, const struct plumb_experience *e, gboolean reference, double temperature,
                      float *log_probs, float *entropies, GError **error)
 {
-  g_autoptr (GVariantDict) body = g_variant_dict_new (NULL);
-  plumb_body_add_experience (body, e, FALSE);
-  g_variant_dict_insert (body, "of-reference", "b", reference);
-  g_variant_dict_insert (body, "temperature", "d", temperature);
-  g_autoptr (GVariant) answer
-      = plumb_crew_ask (run->crew, PLUMB_MESSAGE_LOG_PROBS, g_variant_dict_end (body), error);
-  return answer && take_floats (answer, "log-probs", (gsize) e->tokens, log_probs, error)
-         && (!entropies || take_floats (answer, "entropies", (gsize) e->tokens, entropies, error));
+  Question q = { PLUMB_MESSAGE_LOG_PROBS, "of-reference", g_variant_new_boolean (reference), temperature };
+  int n = plumb_crew_size (run->crew);
+  g_autofree GVariant **answers = g_new0 (GVariant *, n);
+  g_autofree int *offsets = g_new (int, n + 1);
+  gboolean ok = ask_parts (run, &q, e, answers, offsets, error)
+                && join_floats (run, answers, offsets, "log-probs", log_probs, error)
+                && (!entropies || join_floats (run, answers, offsets, "entropies", entropies, error));
+  plumb_crew_clear_answers (run->crew, answers);
+  return ok;
 }
 
 gboolean
 plumb_run_values (PlumbRun *run, const struct plumb_experience *e, PlumbValuesOf of, double *values,
                   GError **error)
 {
-  g_autofree float *found = g_new (float, e->tokens + 1);
-  g_autoptr (GVariantDict) body = g_variant_dict_new (NULL);
-  plumb_body_add_experience (body, e, FALSE);
-  g_variant_dict_insert (body, "of", "i", of);
-  g_autoptr (GVariant) answer
-      = plumb_crew_ask (run->crew, PLUMB_MESSAGE_VALUES, g_variant_dict_end (body), error);
-  if (!answer || !take_floats (answer, "values", (gsize) e->tokens, found, error))
-    return FALSE;
-  for (int t = 0; t < e->tokens; t++)
+  Question q = { PLUMB_MESSAGE_VALUES, "of", g_variant_new_int32 (of), 1 };
+  int n = plumb_crew_size (run->crew);
+  g_autofree GVariant **answers = g_new0 (GVariant *, n);
+  g_autofree int *offsets = g_new (int, n + 1);
+  g_autofree float *found = g_new0 (float, e->tokens + 1);
+  gboolean ok = ask_parts (run, &q, e, answers, offsets, error)
+                && join_floats (run, answers, offsets, "values", found, error);
+  plumb_crew_clear_answers (run->crew, answers);
+  for (int t = 0; ok && t < e->tokens; t++)
     values[t] = found[t];
-  return TRUE;
+  return ok;
 }
 
 /* Where the answer of a sequence begins: its first token that counts. */

@@ -271,7 +271,7 @@ plumb_run_record_step (PlumbRun *run, double seconds, gint64 tokens)
   plumb_run_point (run, "progress/tokens", run->position.tokens);
   plumb_run_point (run, "progress/samples", run->position.samples);
   if (getrusage (RUSAGE_SELF, &usage) == 0)
-    plumb_run_point (run, "memory/host", usage.ru_maxrss * 1024.0);
+    plumb_run_point (run, "memory/host", usage.ru_maxrss * 1024.0 + (double) plumb_crew_memory (run->crew));
   plumb_run_point (run, "memory/device_planned", run->memory_planned);
   run->status->tokens_per_second = tokens / MAX (1e-9, seconds);
 }

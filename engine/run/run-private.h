@@ -4,6 +4,7 @@
 #include "engine/algo/advantage.h"
 #include "engine/algo/loss.h"
 #include "engine/algo/schedule.h"
+#include "engine/comm/shared-memory.h"
 #include "engine/core/run-dir.h"
 #include "engine/core/spec.h"
 #include "engine/core/telemetry.h"
@@ -81,6 +82,7 @@ struct _PlumbRun
   PlumbTelemetry *telemetry;
   PlumbProgress *progress;
   PlumbCrew *crew;
+  PlumbSharedMemory *comm;                  /* in which the workers add up gradients; NULL: one alone */
   PlumbTokenizer *tokenizer;
   PlumbReward *reward;                      /* NULL: offline */
   PlumbLineProgram *environment;            /* NULL: single answers */

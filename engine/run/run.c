@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/comm/comm.h"
 #include "engine/core/error.h"
 #include "engine/model/export.h"
 #include "engine/run/prepare.h"
@@ -75,7 +76,7 @@ plumb_run_renew_reference (PlumbRun *run, gboolean keep_moments, GError **error)
   g_autoptr (GVariantDict) body = g_variant_dict_new (NULL);
   g_variant_dict_insert (body, "keep-moments", "b", keep_moments);
   g_autoptr (GVariant) answer
-      = plumb_crew_ask (run->crew, PLUMB_MESSAGE_STAGE, g_variant_dict_end (body), error);
+      = plumb_crew_ask_all (run->crew, PLUMB_MESSAGE_STAGE, g_variant_dict_end (body), error);
   if (!answer || !run->reference_kept)
     return answer != NULL;
   run->position.reference_step = run->position.step;
@@ -293,8 +294,61 @@ conclude (PlumbRun *run, GError **error)
   return TRUE;
 }
 
+/* What one worker is to open: all of them the same, each with its place among them. */
+static GVariant *
+settings_body (PlumbRun *run, const PlumbWorkerSettings *settings, int rank)
+{
+  PlumbWorkerSettings own = *settings;
+  g_autofree char *device = NULL;
+  guint64 first = 0;
+  own.rank = rank;
+  own.comm = run->comm ? (char *) plumb_shared_memory_path (run->comm) : NULL;
+  /* Each takes a GPU of its own, from the one that is named on. */
+  if (own.ranks > 1 && own.device && g_str_has_prefix (own.device, "cuda:")
+      && g_ascii_string_to_unsigned (own.device + strlen ("cuda:"), 10, 0, G_MAXINT, &first, NULL))
+    own.device = device = g_strdup_printf ("cuda:%" G_GUINT64_FORMAT, first + (guint64) rank);
+  return plumb_worker_settings_to_body (&own);
+}
+
 static gboolean
-open_worker (PlumbRun *run, const PlumbRunInputs *in, GError **error)
+start_crew (PlumbRun *run, PlumbWorkerSettings *settings, GError **error)
+{
+  g_autofree char *log = g_build_filename (run->dir, PLUMB_RUN_LOG, NULL);
+  PlumbCrewPlan plan = {
+    .attempt = plumb_telemetry_attempt (run->telemetry),
+    .workers = run->alone ? 1 : (int) plumb_spec_get_integer (run->spec, "placement.workers"),
+    .patience = plumb_spec_get_real (run->spec, "placement.timeout"),
+    .log = log,
+  };
+  settings->measure_only = run->alone;
+  settings->ranks = plan.workers;
+  settings->patience = plan.patience;
+  if (plan.workers > 1 && !(run->comm = plumb_comm_memory_new (plan.workers, error)))
+    return FALSE;
+  run->crew = plumb_crew_start (&plan, error);
+  if (run->crew)
+    plumb_crew_set_tick (run->crew, tick, run);
+  return run->crew != NULL;
+}
+
+/* All workers load their models; the answer of the first (transfer full). */
+static GVariant *
+open_models (PlumbRun *run, const PlumbWorkerSettings *settings, GError **error)
+{
+  int n = plumb_crew_size (run->crew);
+  g_autofree GVariant **bodies = g_new0 (GVariant *, n), **answers = g_new0 (GVariant *, n);
+  for (int i = 0; i < n; i++)
+    bodies[i] = settings_body (run, settings, i);
+  plumb_run_begin_phase (run, "load");
+  gboolean ok = plumb_crew_ask_each (run->crew, PLUMB_MESSAGE_OPEN, bodies, answers, error);
+  plumb_run_end_phase (run);
+  GVariant *first = ok ? g_steal_pointer (&answers[0]) : NULL;
+  plumb_crew_clear_answers (run->crew, answers);
+  return first;
+}
+
+static gboolean
+open_workers (PlumbRun *run, const PlumbRunInputs *in, GError **error)
 {
   g_auto (PlumbWorkerSettings) settings = { 0 };
   const char *plan = "", *device = "", *products = "";
@@ -302,35 +356,30 @@ open_worker (PlumbRun *run, const PlumbRunInputs *in, GError **error)
   gint32 cores = 0;
   g_autofree char *resolved = g_build_filename (run->dir, PLUMB_RUN_RESOLVED, NULL);
   if (!plumb_run_make_settings (&settings, in, run->dir, error)
-      || !plumb_spec_save_resolved (run->spec, resolved, error))
+      || !plumb_spec_save_resolved (run->spec, resolved, error) || !start_crew (run, &settings, error))
     return FALSE;
-  settings.measure_only = run->alone;
   run->reference_kept = settings.reference_from_policy;
-  run->crew = plumb_crew_start (plumb_telemetry_attempt (run->telemetry), error);
-  if (!run->crew)
-    return FALSE;
-  plumb_crew_set_tick (run->crew, tick, run);
-  plumb_run_begin_phase (run, "load");
-  g_autoptr (GVariant) body = plumb_crew_ask (run->crew, PLUMB_MESSAGE_OPEN,
-                                              plumb_worker_settings_to_body (&settings), error);
-  plumb_run_end_phase (run);
+  g_autoptr (GVariant) body = open_models (run, &settings, error);
   if (!body)
     return FALSE;
+  int workers = plumb_crew_size (run->crew);
+  g_autofree char *each = workers > 1 ? g_strdup_printf ("%d workers, each ", workers) : g_strdup ("");
   g_variant_lookup (body, "planned", "t", &run->memory_planned);
+  run->memory_planned *= (guint64) workers;
   g_variant_lookup (body, "plan", "&s", &plan);
   g_variant_lookup (body, "device", "&s", &device);
   g_variant_lookup (body, "products", "&s", &products);
   g_variant_lookup (body, "parameters", "t", &parameters);
   g_variant_lookup (body, "cores", "i", &cores);
   plumb_progress_say (run->progress, "run      %s", run->dir);
-  plumb_progress_say (run->progress, "device   %s, %d threads, products: %s", device, cores, products);
+  plumb_progress_say (run->progress, "device   %s, %s%d threads, products: %s", device, each, cores, products);
   if (settings.no_gpu)
     plumb_progress_say (run->progress, "         no GPU: %s", settings.no_gpu);
   plumb_progress_say (run->progress, "model    %.2f M parameters, %s", parameters / 1e6,
                       plumb_spec_get_text (run->spec, "model.precision"));
-  plumb_progress_say (run->progress, "memory   %s", plan);
-  plumb_telemetry_event (run->telemetry, PLUMB_EVENT_INFO, "plan", run->position.step, "memory planned: %s",
-                         plan);
+  plumb_progress_say (run->progress, "memory   %s%s", each, plan);
+  plumb_telemetry_event (run->telemetry, PLUMB_EVENT_INFO, "plan", run->position.step, "memory planned: %s%s",
+                         each, plan);
   return TRUE;
 }
 
@@ -373,7 +422,7 @@ begin (PlumbRun *run, PlumbRunInputs *in, gint64 from_step, GError **error)
   take_inputs (run, in);
   g_free (run->status->name);
   run->status->name = g_strdup (plumb_spec_get_text (run->spec, "run.name"));
-  if (!open_worker (run, in, error))
+  if (!open_workers (run, in, error))
     return FALSE;
   report_rows (run, in->reports);
   if (from_step > 0)
@@ -427,6 +476,7 @@ static void
 run_free (PlumbRun *run)
 {
   plumb_crew_stop (run->crew);
+  plumb_shared_memory_free (run->comm);
   g_clear_pointer (&run->cursor, plumb_data_cursor_free);
   plumb_run_status_free (run->status);
   plumb_progress_free (run->progress);
@@ -485,6 +535,9 @@ disappear (PlumbRun *run, gboolean stopped, const GError *failure)
                          : stopped                      ? PLUMB_OUTCOME_STOPPED
                                                         : PLUMB_OUTCOME_FINISHED;
   plumb_run_end_phase (run);
+  if (run->crew && plumb_crew_loss (run->crew))
+    plumb_telemetry_event (run->telemetry, PLUMB_EVENT_ERROR, "worker-lost", run->position.step, "%s",
+                           plumb_crew_loss (run->crew));
   if (failure)
     plumb_telemetry_event (run->telemetry, PLUMB_EVENT_ERROR, "failed", run->position.step, "%s",
                            failure->message);

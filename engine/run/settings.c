@@ -18,6 +18,7 @@ plumb_worker_settings_clear (PlumbWorkerSettings *s)
   g_clear_pointer (&s->critic, g_free);
   g_clear_pointer (&s->reward, g_free);
   g_clear_pointer (&s->device, g_free);
+  g_clear_pointer (&s->comm, g_free);
 }
 
 /* Numbers of the settings by name: one list for both directions. */
@@ -28,7 +29,7 @@ typedef struct
   double *real;
 } Number;
 
-#define N_NUMBERS 20
+#define N_NUMBERS 23
 
 static void
 list_numbers (PlumbWorkerSettings *s, int *type, Number numbers[N_NUMBERS])
@@ -40,6 +41,9 @@ list_numbers (PlumbWorkerSettings *s, int *type, Number numbers[N_NUMBERS])
     { "scalar", &s->scalar, NULL },
     { "measure-only", &s->measure_only, NULL },
     { "seed", &s->seed, NULL },
+    { "rank", &s->rank, NULL },
+    { "ranks", &s->ranks, NULL },
+    { "patience", NULL, &s->patience },
     { "max-length", &s->max_length, NULL },
     { "vocabulary", &s->vocabulary, NULL },
     { "micro-batch", &s->tokens_per_micro_batch, NULL },
@@ -76,6 +80,8 @@ plumb_worker_settings_to_body (const PlumbWorkerSettings *settings)
     g_variant_dict_insert (body, "reward", "s", settings->reward);
   if (settings->device)
     g_variant_dict_insert (body, "device", "s", settings->device);
+  if (settings->comm)
+    g_variant_dict_insert (body, "comm", "s", settings->comm);
   for (int i = 0; i < N_NUMBERS; i++)
     if (numbers[i].integer)
       g_variant_dict_insert (body, numbers[i].key, "i", *numbers[i].integer);
@@ -95,6 +101,7 @@ plumb_worker_settings_from_body (PlumbWorkerSettings *s, GVariant *body, GError 
   g_variant_lookup (body, "critic", "s", &s->critic);
   g_variant_lookup (body, "reward", "s", &s->reward);
   g_variant_lookup (body, "device", "s", &s->device);
+  g_variant_lookup (body, "comm", "s", &s->comm);
   for (int i = 0; i < N_NUMBERS && ok; i++)
     ok = numbers[i].integer ? g_variant_lookup (body, numbers[i].key, "i", numbers[i].integer)
                             : g_variant_lookup (body, numbers[i].key, "d", numbers[i].real);

@@ -19,6 +19,9 @@ typedef struct
   char *reward;        /* NULL: none */
   gboolean measure_only; /* no gradients and no optimizer */
   gboolean scalar;     /* the policy itself has a scalar head: a reward model in training */
+  char *comm;          /* shared memory of the workers that train together; NULL: one alone */
+  int rank, ranks;     /* this worker among them */
+  double patience;     /* seconds that one waits for the others; 0: without end */
   int seed;            /* of fresh heads */
   enum dev_type type;
   int max_length;      /* 0: the model's own */

@@ -21,6 +21,7 @@ plumb_worker_close_models (PlumbWorker *self)
   g_clear_pointer (&self->critic, plumb_model_free);
   g_clear_pointer (&self->reference, plumb_model_free);
   g_clear_pointer (&self->policy, plumb_model_free);
+  g_clear_pointer (&self->comm, plumb_comm_free);
   g_clear_pointer (&self->device, plumb_device_close);
   plumb_worker_settings_clear (&self->settings);
 }
@@ -69,6 +70,7 @@ open_trainer (PlumbWorker *self, PlumbModel *model, const char *dir, PlumbTraine
   if (!*trainer)
     return FALSE;
   plumb_trainer_set_progress (*trainer, plumb_worker_report_progress, self);
+  plumb_trainer_set_comm (*trainer, self->comm);
   if (s->type != DEV_BF16 || s->measure_only)
     return TRUE;
   g_autoptr (PlumbSafetensors) tensors = plumb_safetensors_open_model (dir, error);
@@ -134,6 +136,23 @@ open_models (PlumbWorker *self, GError **error)
   return TRUE;
 }
 
+/* Told to the controller while this worker waits for another. */
+static gboolean
+report_waiting (gpointer worker, GError **error)
+{
+  return plumb_worker_report_progress (0, 0, worker, error);
+}
+
+static gboolean
+open_comm (PlumbWorker *self, GError **error)
+{
+  const PlumbWorkerSettings *s = &self->settings;
+  self->comm = plumb_comm_new (s->comm, s->rank, s->ranks, s->patience, error);
+  if (self->comm)
+    plumb_comm_set_wait (self->comm, report_waiting, self);
+  return self->comm != NULL;
+}
+
 /* The plan is made, and answered, before the models take memory. */
 GVariant *
 plumb_worker_open (PlumbWorker *self, GVariant *body, GError **error)
@@ -147,17 +166,19 @@ plumb_worker_open (PlumbWorker *self, GVariant *body, GError **error)
   if (!self->device || !plumb_memory_plan_make (&plan, &self->settings, self->device, error))
     return NULL;
   self->device->ops->info (self->device->context, &info);
-  gsize needed = plumb_memory_plan_needed (&plan);
+  /* Processors share their memory; each GPU has its own. */
+  gsize sharing = self->device->asynchronous ? 1 : (gsize) MAX (1, self->settings.ranks);
+  gsize needed = sharing * plumb_memory_plan_needed (&plan);
   if (needed > info.memory_available)
     {
       g_autofree char *text = plumb_memory_plan_to_text (&plan);
       g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_ENVIRONMENT,
-                   "the run needs %s; %s has %.1f MB free. Lower train.tokens_per_micro_batch, "
-                   "rollout.max_running or rollout.max_new_tokens", text, info.name,
-                   info.memory_available / 1e6);
+                   "%s needs %s; %s has %.1f MB free. Lower train.tokens_per_micro_batch, "
+                   "rollout.max_running, rollout.max_new_tokens or placement.workers",
+                   sharing > 1 ? "each worker" : "the run", text, info.name, info.memory_available / 1e6);
       return NULL;
     }
-  if (!open_models (self, error))
+  if (!open_comm (self, error) || !open_models (self, error))
     return NULL;
   g_autofree char *text = plumb_memory_plan_to_text (&plan);
   g_autoptr (GVariantDict) answer = g_variant_dict_new (NULL);
@@ -236,6 +257,20 @@ plumb_worker_load (PlumbWorker *self, GVariant *body, GError **error)
       || (self->critic && !load_trained (self->critic, self->critic_trainer, critic, critic_state, error)))
     return NULL;
   return g_variant_new ("a{sv}", NULL);
+}
+
+/* Workers that train together hold equal bits, or something is wrong with this machine or program. */
+GVariant *
+plumb_worker_check (PlumbWorker *self, GVariant *body, GError **error)
+{
+  guint64 policy = 0, critic = 0;
+  if (!plumb_trainer_checksum (self->trainer, &policy, error)
+      || (self->critic_trainer && !plumb_trainer_checksum (self->critic_trainer, &critic, error)))
+    return NULL;
+  g_autoptr (GVariantDict) answer = g_variant_dict_new (NULL);
+  g_variant_dict_insert (answer, "policy", "t", policy);
+  g_variant_dict_insert (answer, "critic", "t", critic);
+  return g_variant_dict_end (answer);
 }
 
 /* A critic that starts from the policy starts from what its warm-up made of it; the score head is its own. */

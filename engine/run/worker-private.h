@@ -15,6 +15,7 @@ typedef struct
   gint64 last_progress;
   gboolean closing; /* told to end in the middle of a request */
   PlumbWorkerSettings settings;
+  PlumbComm *comm; /* with those that train the same models */
   PlumbDevice *device;
   PlumbModel *policy, *reference, *critic, *reward; /* NULL: not placed here */
   PlumbTrainer *trainer, *critic_trainer;
@@ -33,6 +34,7 @@ GVariant *plumb_worker_open (PlumbWorker *worker, GVariant *body, GError **error
 GVariant *plumb_worker_save (PlumbWorker *worker, GVariant *body, GError **error);
 GVariant *plumb_worker_load (PlumbWorker *worker, GVariant *body, GError **error);
 GVariant *plumb_worker_stage (PlumbWorker *worker, GVariant *body, GError **error);
+GVariant *plumb_worker_check (PlumbWorker *worker, GVariant *body, GError **error);
 void plumb_worker_close_models (PlumbWorker *worker);
 /* worker-generate.c */
 GVariant *plumb_worker_generate (PlumbWorker *worker, GVariant *body, GError **error);

@@ -52,6 +52,7 @@ static const PlumbWorkerHandler handlers[] = {
   [PLUMB_MESSAGE_LOG_PROBS] = plumb_worker_log_probs, [PLUMB_MESSAGE_VALUES] = plumb_worker_values,
   [PLUMB_MESSAGE_TRAIN] = plumb_worker_train,         [PLUMB_MESSAGE_SAVE] = plumb_worker_save,
   [PLUMB_MESSAGE_LOAD] = plumb_worker_load,           [PLUMB_MESSAGE_STAGE] = plumb_worker_stage,
+  [PLUMB_MESSAGE_CHECK] = plumb_worker_check,
 };
 
 static gboolean
@@ -72,6 +73,9 @@ answer_request (PlumbWorker *self, const PlumbMessage *request, GError **error)
   g_autoptr (GVariantDict) failure = g_variant_dict_new (NULL);
   g_variant_dict_insert (failure, "code", "i", plumb_error_exit_code (local));
   g_variant_dict_insert (failure, "message", "s", local->message);
+  g_variant_dict_insert (failure, "waited", "b", local->domain == PLUMB_COMM_ERROR);
+  if (self->comm)
+    plumb_comm_leave (self->comm);
   return reply (self, PLUMB_MESSAGE_FAILED, g_variant_dict_end (failure), error);
 }
 
@@ -100,6 +104,14 @@ plumb_worker_serve (void *zmq_context, const char *address, guint32 number)
     g_warning ("worker %u: %s", number, error->message);
   plumb_worker_close_models (&self);
   zmq_close (self.socket);
+}
+
+void
+plumb_worker_serve_process (const char *address, guint32 number)
+{
+  void *zmq_context = zmq_ctx_new ();
+  plumb_worker_serve (zmq_context, address, number);
+  zmq_ctx_term (zmq_context);
 }
 
 typedef struct

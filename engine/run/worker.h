@@ -12,6 +12,9 @@ G_BEGIN_DECLS
  * context ends. */
 void plumb_worker_serve (void *zmq_context, const char *address, guint32 number);
 
+/* The same as the work of this process. */
+void plumb_worker_serve_process (const char *address, guint32 number);
+
 /* The same in a thread of its own. */
 GThread *plumb_worker_start (void *zmq_context, const char *address, guint32 number);
 

@@ -103,6 +103,9 @@ check (Engine *engine, const char *spec, const Algorithm *a)
   check_resume (engine, "whole");
   run_ok (engine, spec, a, "cut", "--set train.tokens_per_micro_batch=4096");
   assert_near_series (engine, "whole", "cut", "policy/grad_norm");
+  g_assert_cmpint (engine_shell (engine, "rm -rf shared"), ==, 0);
+  run_ok (engine, spec, a, "shared", "--set placement.workers=2");
+  assert_near_series (engine, "whole", "shared", "policy/grad_norm");
 }
 
 static void
