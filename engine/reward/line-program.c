@@ -17,6 +17,8 @@
 #define LONGEST_LINE (1 << 20)
 #define POLL_MS 100 /* how soon a cancel is noticed */
 
+static const char has_ended[] = "it has ended";
+
 struct _PlumbLineProgram
 {
   char **command;
@@ -101,7 +103,7 @@ send_line (PlumbLineProgram *program, const char *line, gint64 deadline)
         return problem;
       n = write (program->to, line, length);
       if (n < 0 && errno != EAGAIN && errno != EINTR)
-        return "it has ended";
+        return has_ended;
       if (n > 0)
         {
           line += n;
@@ -137,7 +139,7 @@ receive_line (PlumbLineProgram *program, GString *line, gint64 deadline)
         return problem;
       n = read (program->from, block, sizeof block);
       if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
-        return "it has ended";
+        return has_ended;
       if (n > 0)
         g_string_append_len (program->pending, block, n);
     }
@@ -177,7 +179,7 @@ plumb_line_program_cancel (PlumbLineProgram *program)
 }
 
 char *
-plumb_line_program_ask (PlumbLineProgram *program, const char *line, GString *answer)
+plumb_line_program_ask (PlumbLineProgram *program, const char *line, GString *answer, gboolean *ended)
 {
   gint64 deadline = g_get_monotonic_time () + (gint64)(program->timeout * G_USEC_PER_SEC);
   g_autofree char *request = g_strconcat (line, "\n", NULL);
@@ -192,6 +194,8 @@ plumb_line_program_ask (PlumbLineProgram *program, const char *line, GString *an
     problem = receive_line (program, answer, deadline);
   if (problem == NULL)
     return NULL;
+  if (ended != NULL)
+    *ended = problem == has_ended;
   end_program (program); /* what it may still write would answer the wrong call */
   return g_strdup (problem);
 }

@@ -15,8 +15,9 @@ void plumb_line_program_free (PlumbLineProgram *program);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (PlumbLineProgram, plumb_line_program_free)
 
 /* Sends a line (without its end) and waits for the next line of the program, which goes to `answer`. NULL, or why there
- * is none (transfer full); the program has then been ended. */
-char *plumb_line_program_ask (PlumbLineProgram *program, const char *line, GString *answer);
+ * is none (transfer full); the program has then been ended. *ended (may be NULL) tells whether it ended by itself, so that
+ * asking again may help. */
+char *plumb_line_program_ask (PlumbLineProgram *program, const char *line, GString *answer, gboolean *ended);
 /* Ends it, with all that it started; the next call starts it again. */
 void plumb_line_program_end (PlumbLineProgram *program);
 /* May be called from another thread: a call that waits fails at once, and so do later ones. */

@@ -157,7 +157,7 @@ step (PlumbRun *run, PlumbBatch *batch, int s, int turn, Episode *self, GError *
   if (!action)
     return FALSE;
   g_autofree char *line = request_line (batch, s, turn, action);
-  char *problem = plumb_line_program_ask (run->environment, line, answer);
+  char *problem = plumb_line_program_ask (run->environment, line, answer, NULL);
   if (problem)
     problem = g_strdup_printf ("environment: %s", problem);
   else

@@ -132,6 +132,25 @@ fill_log_probs (PlumbRun *run, struct plumb_experience *e, GError **error)
   return ok;
 }
 
+/* Counts the steps in a row whose rewards all failed: such a step teaches nothing. */
+static void
+count_failed_steps (PlumbRun *run, const PlumbBatch *batch)
+{
+  const struct plumb_experience *e = batch->experience;
+  g_clear_pointer (&run->failure, g_free);
+  for (int s = 0; s < e->sequences; s++)
+    {
+      if (e->scored[s])
+        {
+          run->failed_steps = 0;
+          return;
+        }
+      if (!run->failure)
+        run->failure = g_strdup (batch->scores[s].reason);
+    }
+  run->failed_steps++;
+}
+
 /* What happens to the raw rewards before the advantages: overlong and cut responses. An evaluation measures the raw
  * ones, and so does dynamic sampling. */
 static void
@@ -217,6 +236,10 @@ train (PlumbRun *run, const struct plumb_experience *e, Training *t, GError **er
   for (int s = 0; s < e->sequences; s += unit)
     if (plumb_experience_response_length (e, s) > 0)
       order[kept++] = s;
+  if (kept == 0)
+    plumb_telemetry_event (run->telemetry, PLUMB_EVENT_WARNING, "no-update", run->position.step,
+                           "none of the %d answers of step %" G_GINT64_FORMAT " could be trained on: their rewards failed, or "
+                           "nobody was left to compare with; the step made no update", e->sequences, run->position.step);
   for (gint64 epoch = 0; epoch < epochs; epoch++)
     {
       if (kept > batch)
@@ -341,6 +364,7 @@ plumb_run_online_step (PlumbRun *run, GError **error)
   g_autoptr (PlumbBatch) batch = generate_batch (run, error);
   if (!batch)
     return FALSE;
+  count_failed_steps (run, batch);
   shape_rewards (run, batch);
   run->position.step++;
   run->position.stage_step++;

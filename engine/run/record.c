@@ -85,6 +85,7 @@ record_rewards (PlumbRun *run, const PlumbBatch *batch)
   plumb_run_point (run, "reward/failed", 1 - (double) scored / e->sequences);
   plumb_run_point (run, "reward/latency_p50", batch->reward_p50);
   plumb_run_point (run, "reward/latency_p99", batch->reward_p99);
+  run->last_reward = NAN;
   if (scored == 0)
     return;
   double mean = sum / scored;

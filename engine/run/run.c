@@ -7,6 +7,7 @@
 
 #include "config.h"
 
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -143,10 +144,10 @@ show_progress (PlumbRun *run, gboolean keep)
   plumb_run_point (run, "progress/eta", run->status->eta);
   g_autofree char *accuracy = run->position.pass1 >= 0 ? g_strdup_printf ("  accuracy %.3f", run->position.pass1)
                                                        : g_strdup ("");
+  g_autofree char *reward = isnan (run->last_reward) ? g_strdup ("no reward") : g_strdup_printf ("reward %.3f", run->last_reward);
   if (run->position.stage == PLUMB_STAGE_ONLINE)
     plumb_progress_show (run->progress, run->position.step, run->status->total_steps, run->status->eta, keep,
-                         "reward %.3f%s  %.0f tokens/s", run->last_reward, accuracy,
-                         run->status->tokens_per_second);
+                         "%s%s  %.0f tokens/s", reward, accuracy, run->status->tokens_per_second);
   else
     plumb_progress_show (run->progress, run->position.step, run->status->total_steps, run->status->eta, keep,
                          "%s loss %.4f%s  %.0f tokens/s",
@@ -248,6 +249,20 @@ after_step (PlumbRun *run, GError **error)
   return TRUE;
 }
 
+/* Nothing is learnt while every reward fails: what there is stays in a checkpoint. */
+static gboolean
+check_failures (PlumbRun *run, GError **error)
+{
+  if (run->failed_steps <= plumb_spec_get_integer (run->spec, "reward.failure_limit"))
+    return TRUE;
+  if (!save_checkpoint (run, error))
+    return FALSE;
+  g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED,
+               "no answer of %" G_GINT64_FORMAT " steps in a row has a reward (reward.failure_limit): %s; mend the reward "
+               "and continue with --resume", run->failed_steps, run->failure ? run->failure : "no reason was given");
+  return FALSE;
+}
+
 static gboolean
 loop (PlumbRun *run, gboolean *stopped, GError **error)
 {
@@ -259,7 +274,7 @@ loop (PlumbRun *run, gboolean *stopped, GError **error)
         break;
       gboolean ok = run->position.stage == PLUMB_STAGE_ONLINE ? plumb_run_online_step (run, error)
                                                               : plumb_run_supervised_step (run, error);
-      if (!ok || !after_step (run, error))
+      if (!ok || !after_step (run, error) || !check_failures (run, error))
         return FALSE;
     }
   return save_checkpoint (run, error);
@@ -486,6 +501,7 @@ run_free (PlumbRun *run)
   plumb_diagnosis_free (run->diagnosis);
   g_hash_table_unref (run->latest);
   g_free (run->phase);
+  g_free (run->failure);
   g_free (run->dir);
   if (run->lock >= 0)
     close (run->lock);

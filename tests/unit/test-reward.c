@@ -404,18 +404,38 @@ test_program (void)
   }
   {
     g_autoptr (PlumbReward) reward
-        = make_program (folder, "while read -r line; do echo nan; done\n", "20");
+        = make_program (folder, "while read -r line; do echo loading; done\n", "20");
 
     assert_failed (reward, "neither a number");
   }
   {
-    /* It ends after one answer: the next call starts it again. */
+    /* No number is no score, but an answer: the program goes on, and counts. */
+    g_autoptr (PlumbReward) reward = make_program (
+        folder, "for r in null NaN -Infinity 1e999 5; do read -r line; echo \"{\\\"reward\\\": $r}\"; done\n"
+                "read -r line; echo nan; read -r line; echo 7; read -r line\n", "20");
+
+    for (int i = 0; i < 4; i++)
+      assert_failed (reward, "no finite reward");
+    g_assert_cmpfloat (score (reward, "a", NULL), ==, 5);
+    assert_failed (reward, "no finite reward");
+    g_assert_cmpfloat (score (reward, "a", NULL), ==, 7);
+  }
+  {
+    /* It ends after one answer: it is started and asked again. */
     g_autoptr (PlumbReward) reward = make_program (folder, "read -r line; echo 0.5\n", "20");
 
-    g_assert_cmpfloat (score (reward, "a", NULL), ==, 0.5);
-    g_usleep (100000);
+    for (int i = 0; i < 3; i++)
+      g_assert_cmpfloat (score (reward, "a", NULL), ==, 0.5);
+  }
+  {
+    /* It ends before every answer: three retries, then the call has failed. */
+    g_autofree char *script = g_strdup_printf ("echo x >>%s/started; read -r line\n", folder);
+    g_autofree char *started = g_build_filename (folder, "started", NULL), *times = NULL;
+    g_autoptr (PlumbReward) reward = make_program (folder, script, "20");
+
     assert_failed (reward, "ended");
-    g_assert_cmpfloat (score (reward, "a", NULL), ==, 0.5);
+    g_assert_true (g_file_get_contents (started, &times, NULL, NULL));
+    g_assert_cmpstr (times, ==, "x\nx\nx\nx\n");
   }
   remove_folder (folder);
 }
