@@ -75,7 +75,7 @@ static const char *
 mixed_path (gint call)
 {
   static const char *const paths[]
-      = { "/honest", "/nan", "/honest", "/slow", "/honest", "/honest", "/drop", "/honest" };
+      = { "/honest", "/nan", "/honest", "/honest", "/drop", "/honest", "/wrong-length", "/honest" };
 
   return paths[call % G_N_ELEMENTS (paths)];
 }
