@@ -104,6 +104,10 @@ static const PlumbMetric metrics[] = {
   { "rollout/queued", N_("sequences"), N_("Mean number of sequences that waited"), NEITHER, 0 },
   { "rollout/kv_used", N_("share"), N_("Largest part of the key-value cache that was in use"), NEITHER, 0 },
   { "rollout/prefix_hits", N_("share"), N_("Prompt tokens that came from the cache"), UP, 0 },
+  { "rollout/ready", N_("prompts"), N_("Prompts that were generated ahead and wait for their step"), NEITHER, 0 },
+  { "rollout/renewed", N_("prompts"), N_("Prompts generated again since their completions were too old"), DOWN, 0 },
+  { "rollout/idle", N_("s"), N_("Time in which the worker that generates ahead had nothing to do, from its start on"), DOWN, 0 },
+  { "rollout/old_tokens", N_("share"), N_("Tokens that older weights than the present ones sampled"), DOWN, 0 },
   { "rollout/staleness_mean", N_("versions"), N_("Mean age of the weights that generated"), DOWN, 0 },
   { "rollout/staleness_max", N_("versions"), N_("Greatest age of the weights that generated"), DOWN, 0 },
 

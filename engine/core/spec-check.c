@@ -211,6 +211,20 @@ check_rollout (PlumbSpec *spec, GPtrArray *problems)
 }
 
 static void
+check_ahead (PlumbSpec *spec, GPtrArray *problems)
+{
+  gboolean ahead = plumb_spec_get_boolean (spec, "rollout.async");
+
+  if (plumb_spec_get_boolean (spec, "rollout.partial") && !ahead)
+    report (spec, problems, "rollout.partial", "set rollout.async = yes, or remove it",
+            "weights change within a completion only where generation runs ahead");
+  if (ahead && plumb_spec_is_set (spec, "rollout.environment")
+      && PLUMB_IS_ON (plumb_spec_algorithm (spec), PLUMB_ON_POLICY))
+    report (spec, problems, "rollout.async", "set it to no, or remove rollout.environment",
+            "an environment is played turn by turn and cannot run ahead of the training");
+}
+
+static void
 check_models (PlumbSpec *spec, GPtrArray *problems)
 {
   gboolean scored = has_function (spec, "model");
@@ -281,6 +295,7 @@ plumb_spec_validate (PlumbSpec *spec, GPtrArray *problems)
   if (PLUMB_IS_ON (plumb_spec_algorithm (spec), PLUMB_ON_ONLINE))
     {
       check_rollout (spec, problems);
+      check_ahead (spec, problems);
       check_models (spec, problems);
     }
   check_preferences (spec, problems);

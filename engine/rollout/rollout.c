@@ -62,6 +62,8 @@ struct _PlumbRollout
   PlumbBuffers *buffers;
   PlumbKvPages *pages;
   int promised; /* pages that admitted samples may still take */
+  gboolean held;
+  guint64 version; /* of the weights, as tokens tell it */
   struct dev_arena *cache;
   struct dev_kv *kv; /* (layers) */
   gsize page_bytes;  /* of k or of v of one layer */
@@ -86,6 +88,7 @@ plumb_completion_free (PlumbCompletion *completion)
     return;
   g_array_unref (completion->ids);
   g_array_unref (completion->log_probs);
+  g_array_unref (completion->versions);
   g_free (completion);
 }
 
@@ -313,6 +316,8 @@ plumb_rollout_begin (PlumbRollout *self, const PlumbSampling *sampling, GError *
   self->stop = g_memdup2 (sampling->stop, sampling->n_stop * sizeof (gint32));
   self->sampling.stop = self->stop;
   self->sampling.max_new_tokens = MIN (sampling->max_new_tokens, self->plan.max_new_tokens);
+  self->held = FALSE;
+  self->version = self->model->version;
   memset (&self->statistics, 0, sizeof self->statistics);
   plumb_kv_pages_forget_peak (self->pages);
   plumb_model_forbid (self->buffers, self->stop, sampling->n_stop);
@@ -388,7 +393,7 @@ admit (PlumbRollout *self)
       Prompt *p = g_ptr_array_index (self->filling, i);
       tokens += (int) p->prompt->len - p->done;
     }
-  while (!g_queue_is_empty (&self->waiting) && tokens < self->plan.prefill_tokens)
+  while (!self->held && !g_queue_is_empty (&self->waiting) && tokens < self->plan.prefill_tokens)
     {
       Prompt *p = g_queue_peek_head (&self->waiting);
       int needed = pages_to_promise (self, p);
@@ -484,6 +489,8 @@ append_token (PlumbRollout *self, PlumbCompletion *c, int prompt_length, gint32 
 {
   g_array_append_val (c->ids, token);
   g_array_append_val (c->log_probs, log_prob);
+  gint32 version = (gint32) self->version;
+  g_array_append_val (c->versions, version);
   self->statistics.tokens++;
   if (is_stop (self, token))
     c->finish = PLUMB_FINISH_STOP;
@@ -540,7 +547,7 @@ start_samples (PlumbRollout *self, const Prompt *p, Flight *flight)
       c->sample = p->first_sample + k;
       c->ids = g_array_new (FALSE, FALSE, sizeof (gint32));
       c->log_probs = g_array_new (FALSE, FALSE, sizeof (float));
-      c->version = self->model->version;
+      c->versions = g_array_new (FALSE, FALSE, sizeof (gint32));
       self->statistics.shared_tokens += k > 0 ? length : 0;
       Sample *s = g_rc_box_new0 (Sample);
       s->completion = c;
@@ -670,12 +677,41 @@ plumb_rollout_advance (PlumbRollout *self, gboolean *idle, GError **error)
     return TRUE;
   admit (self);
   *idle = self->running->len == 0 && self->filling->len == 0;
-  if (!*idle || g_queue_is_empty (&self->waiting))
+  if (!*idle || self->held || g_queue_is_empty (&self->waiting))
     return TRUE;
   g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED,
                "the KV cache of %d pages of %d tokens cannot hold one prompt with its samples; raise "
                "rollout.kv_memory or lower rollout.max_running", self->plan.pages, self->plan.page_tokens);
   return FALSE;
+}
+
+void
+plumb_rollout_hold (PlumbRollout *self, gboolean hold)
+{
+  self->held = hold;
+}
+
+int
+plumb_rollout_running (PlumbRollout *self)
+{
+  return (int) self->running->len + samples_filling (self) + self->n_flights;
+}
+
+gboolean
+plumb_rollout_settle (PlumbRollout *self, GError **error)
+{
+  while (self->n_flights > 0)
+    if (!land (self, error))
+      return FALSE;
+  return TRUE;
+}
+
+gboolean
+plumb_rollout_renew (PlumbRollout *self, guint64 version, GError **error)
+{
+  plumb_model_touch (self->model);
+  self->version = version;
+  return plumb_model_pack (self->model, error);
 }
 
 PlumbCompletion *

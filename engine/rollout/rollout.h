@@ -48,7 +48,7 @@ typedef struct
   int sample;     /* 0 .. n-1 */
   GArray *ids;        /* of gint32: the response, stop token included */
   GArray *log_probs;  /* of float: by the distribution it was sampled from */
-  guint64 version;    /* of the weights */
+  GArray *versions;   /* of gint32: of the weights that sampled each token */
   PlumbFinish finish;
 } PlumbCompletion;
 
@@ -91,6 +91,15 @@ gboolean plumb_rollout_advance (PlumbRollout *rollout, gboolean *idle, GError **
 /* A finished completion (transfer full), or NULL when there is none yet. */
 PlumbCompletion *plumb_rollout_take (PlumbRollout *rollout);
 void plumb_rollout_statistics (PlumbRollout *rollout, PlumbRolloutStatistics *statistics);
+/* While it is held, no further prompt begins: what runs drains. */
+void plumb_rollout_hold (PlumbRollout *rollout, gboolean hold);
+/* Samples and prompts that have begun and are not finished. */
+int plumb_rollout_running (PlumbRollout *rollout);
+/* Waits for the queued passes: the model's weights may then be replaced, even where samples are running. Their cached keys
+ * and values stay those of the old weights. */
+gboolean plumb_rollout_settle (PlumbRollout *rollout, GError **error);
+/* The weights were replaced: tokens sampled from here on are of this version. */
+gboolean plumb_rollout_renew (PlumbRollout *rollout, guint64 version, GError **error);
 /* Drops everything queued and running. */
 void plumb_rollout_abort (PlumbRollout *rollout);
 

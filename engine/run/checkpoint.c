@@ -14,6 +14,7 @@
 #include "engine/core/error.h"
 #include "engine/core/json-tree.h"
 #include "engine/model/export.h"
+#include "engine/run/ahead.h"
 #include "engine/run/run-private.h"
 
 #define POSITION_FILE "position.json"
@@ -218,7 +219,7 @@ plumb_run_save_checkpoint (PlumbRun *run, GError **error)
                    g_strerror (errno));
       return FALSE;
     }
-  gboolean ok = check_workers (run, error) && ask_folder (run, PLUMB_MESSAGE_SAVE, aside, NULL, error) && write_position (run, aside, error)
+  gboolean ok = check_workers (run, error) && ask_folder (run, PLUMB_MESSAGE_SAVE, aside, NULL, error) && write_position (run, aside, error) && plumb_run_ahead_save (run, aside, error)
                 && plumb_sync_folder (aside, error);
   if (ok)
     flush_telemetry (run);
@@ -319,5 +320,6 @@ gboolean
 plumb_run_load_checkpoint (PlumbRun *run, gint64 step, GError **error)
 {
   g_autofree char *path = plumb_run_checkpoint_path (run->dir, step);
-  return read_position (run, path, error) && load_folder (run, path, error);
+  return read_position (run, path, error) && load_folder (run, path, error)
+         && plumb_run_ahead_load (run, path, error);
 }

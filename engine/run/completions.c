@@ -42,9 +42,8 @@ plumb_prompts_clear (PlumbPrompts *p)
   g_clear_pointer (&p->first_samples, g_array_unref);
 }
 
-/* The body of a GENERATE request for the prompts first .. last-1. */
-static GVariant *
-request_body (PlumbRun *run, const PlumbPrompts *prompts, const PlumbAsk *ask, guint first, guint last)
+GVariant *
+plumb_prompts_to_body (PlumbRun *run, const PlumbPrompts *prompts, const PlumbAsk *ask, guint first, guint last)
 {
   PlumbSpec *spec = run->spec;
   g_autoptr (GVariantDict) body = g_variant_dict_new (NULL);
@@ -80,6 +79,8 @@ plumb_completions_clear (PlumbCompletions *a)
   g_free (a->offsets);
   g_free (a->ids);
   g_free (a->log_probs);
+  g_free (a->versions);
+  *a = (PlumbCompletions){ 0 };
 }
 
 static gpointer
@@ -91,19 +92,55 @@ copy_array (GVariant *body, const char *key, gsize size, gsize expected)
 }
 
 static gboolean
-read_answer (PlumbCompletions *a, GVariant *body, gsize expected, GError **error)
+offsets_fit (const PlumbCompletions *a, gsize tokens)
 {
-  gsize tokens = 0;
-  a->n = expected;
-  a->ordinals = copy_array (body, "ordinals", sizeof (gint64), expected);
-  a->samples = copy_array (body, "samples", sizeof (gint32), expected);
-  a->finish = copy_array (body, "finish", sizeof (gint32), expected);
-  a->offsets = copy_array (body, "offsets", sizeof (gint32), expected + 1);
+  for (gsize i = 0; i < a->n; i++)
+    if (a->offsets[i + 1] < a->offsets[i])
+      return FALSE;
+  return a->offsets[0] == 0 && (gsize) a->offsets[a->n] == tokens;
+}
+
+gboolean
+plumb_completions_read (PlumbCompletions *a, GVariant *body, GError **error)
+{
+  gsize tokens = 0, versions = 0;
+  plumb_body_get_array (body, "ordinals", sizeof (gint64), &a->n);
   plumb_body_get_array (body, "ids", sizeof (gint32), &tokens);
+  plumb_body_get_array (body, "versions", sizeof (gint32), &versions);
+  a->ordinals = copy_array (body, "ordinals", sizeof (gint64), a->n);
+  a->samples = copy_array (body, "samples", sizeof (gint32), a->n);
+  a->finish = copy_array (body, "finish", sizeof (gint32), a->n);
+  a->offsets = copy_array (body, "offsets", sizeof (gint32), a->n + 1);
   a->ids = copy_array (body, "ids", sizeof (gint32), tokens);
   a->log_probs = copy_array (body, "log-probs", sizeof (float), tokens);
-  if (a->ordinals && a->samples && a->finish && a->offsets && a->ids && a->log_probs
-      && a->offsets[0] == 0 && (gsize) a->offsets[expected] == tokens)
+  a->versions = versions > 0 || tokens == 0 ? copy_array (body, "versions", sizeof (gint32), tokens) : NULL;
+  if (a->ordinals && a->samples && a->finish && a->offsets && a->ids && a->log_probs && tokens <= G_MAXINT32
+      && (versions == 0 || versions == tokens) && offsets_fit (a, tokens))
+    return TRUE;
+  g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "completions of a message do not fit together");
+  return FALSE;
+}
+
+void
+plumb_body_add_completions (GVariantDict *body, const PlumbCompletions *a)
+{
+  const gint32 zero = 0;
+  gsize tokens = a->n ? (gsize) a->offsets[a->n] : 0;
+  plumb_body_add_array (body, "ordinals", a->ordinals, a->n, sizeof (gint64));
+  plumb_body_add_array (body, "samples", a->samples, a->n, sizeof (gint32));
+  plumb_body_add_array (body, "finish", a->finish, a->n, sizeof (gint32));
+  plumb_body_add_array (body, "offsets", a->n ? a->offsets : &zero, a->n + 1, sizeof (gint32));
+  plumb_body_add_array (body, "ids", a->ids, tokens, sizeof (gint32));
+  plumb_body_add_array (body, "log-probs", a->log_probs, tokens, sizeof (float));
+  plumb_body_add_array (body, "versions", a->versions, tokens, sizeof (gint32));
+}
+
+static gboolean
+read_answer (PlumbCompletions *a, GVariant *body, gsize expected, GError **error)
+{
+  if (!plumb_completions_read (a, body, error))
+    return FALSE;
+  if (a->n == expected)
     return TRUE;
   g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "the worker returned other completions than asked for");
   return FALSE;
@@ -128,9 +165,8 @@ read_statistics (PlumbBatch *batch, GVariant *body, double *running)
   *running += (double) rows / MAX (1, passes);
 }
 
-/* Appends the completions of one worker to those of the others. */
-static void
-join (PlumbCompletions *all, const PlumbCompletions *more)
+void
+plumb_completions_join (PlumbCompletions *all, const PlumbCompletions *more)
 {
   gsize n = all->n + more->n, tokens = all->n ? (gsize) all->offsets[all->n] : 0, added = (gsize) more->offsets[more->n];
   all->ordinals = g_renew (gint64, all->ordinals, n + 1);
@@ -144,9 +180,37 @@ join (PlumbCompletions *all, const PlumbCompletions *more)
   memcpy (all->finish + all->n, more->finish, more->n * sizeof *all->finish);
   memcpy (all->ids + tokens, more->ids, added * sizeof *all->ids);
   memcpy (all->log_probs + tokens, more->log_probs, added * sizeof *all->log_probs);
+  if (more->versions && (all->versions || all->n == 0))
+    {
+      all->versions = g_renew (gint32, all->versions, tokens + added + 1);
+      memcpy (all->versions + tokens, more->versions, added * sizeof *all->versions);
+    }
+  else
+    g_clear_pointer (&all->versions, g_free);
   for (gsize i = 0; i <= more->n; i++)
     all->offsets[all->n + i] = (gint32) tokens + more->offsets[i];
   all->n = n;
+}
+
+void
+plumb_completions_slice (PlumbCompletions *part, const PlumbCompletions *all, gsize first, gsize last)
+{
+  gsize at = (gsize) all->offsets[first];
+  /* Offsets of a view begin where it begins: they are made its own. */
+  g_autofree gint32 *offsets = g_new (gint32, last - first + 1);
+  for (gsize i = first; i <= last; i++)
+    offsets[i - first] = all->offsets[i] - all->offsets[first];
+  const PlumbCompletions view = {
+    .n = last - first,
+    .ordinals = all->ordinals + first,
+    .samples = all->samples + first,
+    .finish = all->finish + first,
+    .offsets = offsets,
+    .ids = all->ids + at,
+    .log_probs = all->log_probs + at,
+    .versions = all->versions ? all->versions + at : NULL,
+  };
+  plumb_completions_join (part, &view);
 }
 
 /* Worker i of n gets the prompts up to this one. */
@@ -166,7 +230,7 @@ plumb_run_complete (PlumbRun *run, const PlumbPrompts *prompts, const PlumbAsk *
   g_autofree GVariant **bodies = g_new0 (GVariant *, n), **answers = g_new0 (GVariant *, n);
   for (int i = 0; i < n; first = end_of_part (all, i, n), i++)
     if (end_of_part (all, i, n) > first)
-      bodies[i] = request_body (run, prompts, ask, first, end_of_part (all, i, n));
+      bodies[i] = plumb_prompts_to_body (run, prompts, ask, first, end_of_part (all, i, n));
   gboolean ok = plumb_crew_ask_each (run->crew, PLUMB_MESSAGE_GENERATE, bodies, answers, error);
   batch->seconds += plumb_telemetry_now (run->telemetry) - start;
   first = 0;
@@ -178,7 +242,7 @@ plumb_run_complete (PlumbRun *run, const PlumbPrompts *prompts, const PlumbAsk *
       ok = read_answer (&part, answers[i], (gsize) (end_of_part (all, i, n) - first) * (gsize) prompts->samples, error);
       if (!ok)
         break;
-      join (completions, &part);
+      plumb_completions_join (completions, &part);
       read_statistics (batch, answers[i], &running);
     }
   plumb_crew_clear_answers (run->crew, answers);

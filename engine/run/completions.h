@@ -26,10 +26,24 @@ typedef struct
   gint64 *ordinals;
   gint32 *samples, *finish, *offsets, *ids; /* offsets: (n + 1) */
   float *log_probs;
+  gint32 *versions; /* of the weights that sampled each token; NULL: not told */
 } PlumbCompletions;
 
 void plumb_completions_clear (PlumbCompletions *completions);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (PlumbCompletions, plumb_completions_clear)
+
+/* The arrays of a message, which may be anything: they fit together, or it is an error. */
+gboolean plumb_completions_read (PlumbCompletions *completions, GVariant *body, GError **error);
+void plumb_body_add_completions (GVariantDict *body, const PlumbCompletions *completions);
+/* Appends `more`; fills an empty one with first .. last-1 of others. */
+void plumb_completions_join (PlumbCompletions *all, const PlumbCompletions *more);
+void plumb_completions_slice (PlumbCompletions *part, const PlumbCompletions *all, gsize first, gsize last);
+
+/* How the completions of prompts are asked for, and the prompts first .. last-1. */
+GVariant *plumb_prompts_to_body (PlumbRun *run, const PlumbPrompts *prompts, const PlumbAsk *ask, guint first,
+                                 guint last);
+/* Generated completions become the experience of a batch whose prompts are known, and are scored. */
+gboolean plumb_run_fill_batch (PlumbRun *run, PlumbBatch *batch, const PlumbCompletions *completions, GError **error);
 
 /* Asks the worker; its counts of tokens and time are added to those of the batch. */
 gboolean plumb_run_complete (PlumbRun *run, const PlumbPrompts *prompts, const PlumbAsk *ask, PlumbBatch *batch,

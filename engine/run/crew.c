@@ -35,8 +35,11 @@ struct _PlumbCrew
 {
   void *zmq_context, *socket;
   char *folder, *address; /* of the socket of processes; NULL: none are used */
-  Member *members;
-  int n;
+  Member *members; /* n that train, then perhaps the one that generates ahead */
+  int n, all;
+  PlumbCrewGroups groups;
+  gpointer groups_data;
+  char *ahead_loss;
   PlumbCrewPlan plan;
   char *log;
   gint64 lease; /* the last one */
@@ -49,10 +52,7 @@ struct _PlumbCrew
 static Member *
 find_member (PlumbCrew *self, guint32 number)
 {
-  for (int i = 0; i < self->n; i++)
-    if (self->members[i].number == number)
-      return &self->members[i];
-  return NULL;
+  return number >= 1 && number <= (guint32) self->all ? &self->members[number - 1] : NULL;
 }
 
 static void
@@ -65,6 +65,30 @@ take_failure (Member *member, GVariant *body)
   g_variant_lookup (body, "waited", "b", &member->waited);
   g_clear_error (&member->failure);
   member->failure = g_error_new_literal (PLUMB_ERROR, code, text);
+}
+
+static Member *
+ahead (PlumbCrew *self)
+{
+  return self->all > self->n ? &self->members[self->n] : NULL;
+}
+
+/* What the worker that generates ahead says of its own accord. */
+static gboolean
+take_news (PlumbCrew *self, Member *member, const PlumbMessage *message)
+{
+  const char *text = "it failed";
+  if (member != ahead (self) || message->lease != 0 || message->attempt != self->plan.attempt)
+    return FALSE;
+  if (message->kind == PLUMB_MESSAGE_GROUPS && self->groups)
+    self->groups (message->body, self->groups_data);
+  if (message->kind == PLUMB_MESSAGE_FAILED)
+    {
+      g_variant_lookup (message->body, "message", "&s", &text);
+      g_free (self->ahead_loss);
+      self->ahead_loss = g_strdup_printf ("worker %u: %s", member->number, text);
+    }
+  return TRUE;
 }
 
 /* What belongs to the request that the worker has; anything else is stale. */
@@ -80,7 +104,8 @@ take_reply (PlumbCrew *self, Member *member, const PlumbMessage *message)
       g_variant_lookup (message->body, "of", "x", &member->of);
       return TRUE;
     case PLUMB_MESSAGE_DONE:
-      self->version = message->version;
+      if (member != ahead (self))
+        self->version = message->version;
       member->answer = g_variant_ref (message->body);
       member->lease = 0;
       return TRUE;
@@ -110,7 +135,7 @@ receive (PlumbCrew *self, GError **error)
   member->heard = g_get_monotonic_time ();
   if (message->kind == PLUMB_MESSAGE_HELLO)
     member->greeted = TRUE;
-  else if (!take_reply (self, member, message))
+  else if (!take_reply (self, member, message) && !take_news (self, member, message))
     g_message ("a stale %s of lease %" G_GINT64_FORMAT " was dropped", plumb_message_kind_name (message->kind),
                message->lease);
   return TRUE;
@@ -123,26 +148,38 @@ silence (const Member *member)
 }
 
 static const char *
-activity (const Member *member)
+activity (PlumbCrew *self, const Member *member)
 {
-  return !member->greeted ? "start" : member->lease ? plumb_message_kind_name (member->kind) : "wait";
+  return !member->greeted              ? "start"
+         : member->lease               ? plumb_message_kind_name (member->kind)
+         : member == ahead (self)      ? "generate"
+                                       : "wait";
 }
 
-/* A worker that is dead, or that has been silent for too long in the middle of a request, ends the wait. */
-static gboolean
-check_member (PlumbCrew *self, const Member *member, GError **error)
+/* How a worker was lost (transfer full): it is dead, or has been silent for too long while it owes an answer. */
+static char *
+describe_loss (PlumbCrew *self, const Member *member, gboolean owes)
 {
   const char *end = member->process ? plumb_crew_process_end (member->process) : NULL;
   double silent = silence (member);
   if (end)
-    self->loss = g_strdup_printf ("worker %u (process %d) %s in phase %s, %.1f s after it was last heard", member->number,
-                                  plumb_crew_process_id (member->process), end, activity (member), silent);
-  else if (self->plan.patience > 0 && member->process && member->lease && silent > self->plan.patience)
-    self->loss = g_strdup_printf ("worker %u (process %d) has said nothing for %.0f s in phase %s and is given up "
-                                  "(placement.timeout)", member->number, plumb_crew_process_id (member->process),
-                                  silent, activity (member));
-  else
+    return g_strdup_printf ("worker %u (process %d) %s in phase %s, %.1f s after it was last heard", member->number,
+                            plumb_crew_process_id (member->process), end, activity (self, member), silent);
+  if (self->plan.patience > 0 && member->process && owes && silent > self->plan.patience)
+    return g_strdup_printf ("worker %u (process %d) has said nothing for %.0f s in phase %s and is given up "
+                            "(placement.timeout)", member->number, plumb_crew_process_id (member->process), silent,
+                            activity (self, member));
+  return NULL;
+}
+
+static gboolean
+check_member (PlumbCrew *self, const Member *member, GError **error)
+{
+  char *loss = describe_loss (self, member, member->lease != 0);
+  if (!loss)
     return TRUE;
+  g_free (self->loss);
+  self->loss = loss;
   g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "%s; the run can go on from its last checkpoint with --resume",
                self->loss);
   return FALSE;
@@ -189,7 +226,7 @@ threads_each (PlumbCrew *self)
 {
   const char *told = g_getenv ("OMP_NUM_THREADS");
   int cores = told ? (int) g_ascii_strtoll (told, NULL, 10) : (int) g_get_num_processors ();
-  return self->plan.threads > 0 ? self->plan.threads : MAX (1, cores / self->n);
+  return self->plan.threads > 0 ? self->plan.threads : MAX (1, cores / self->all);
 }
 
 static gboolean
@@ -211,12 +248,12 @@ await_greetings (PlumbCrew *self, GError **error)
   for (;;)
     {
       const Member *late = NULL;
-      for (int i = 0; i < self->n; i++)
+      for (int i = 0; i < self->all; i++)
         if (!self->members[i].greeted)
           late = &self->members[i];
       if (!late)
         return TRUE;
-      if (!receive (self, error) || !check_members (self, error))
+      if (!receive (self, error) || !check_member (self, late, error))
         return FALSE;
       if (g_get_monotonic_time () - start > GREETING_SECONDS * G_USEC_PER_SEC)
         {
@@ -234,12 +271,13 @@ plumb_crew_start (const PlumbCrewPlan *plan, GError **error)
   self->plan = *plan;
   self->log = g_strdup (plan->log);
   self->n = CLAMP (plan->workers, 1, PLUMB_CREW_MAX_WORKERS);
-  self->members = g_new0 (Member, self->n);
-  for (int i = 0; i < self->n; i++)
+  self->all = self->n + (plan->ahead ? 1 : 0);
+  self->members = g_new0 (Member, self->all);
+  for (int i = 0; i < self->all; i++)
     self->members[i].number = (guint32) i + 1;
-  if (!open_socket (self, self->n > 1, error))
+  if (!open_socket (self, self->all > 1, error))
     return NULL;
-  for (int i = 0; i < self->n; i++)
+  for (int i = 0; i < self->all; i++)
     if (!start_member (self, &self->members[i], error))
       return NULL;
   return await_greetings (self, error) ? g_steal_pointer (&self) : NULL;
@@ -263,9 +301,9 @@ plumb_crew_stop (PlumbCrew *self)
 {
   if (!self)
     return;
-  for (int i = 0; i < self->n; i++)
+  for (int i = 0; i < self->all; i++)
     part_with (self, &self->members[i]);
-  for (int i = 0; i < self->n; i++)
+  for (int i = 0; i < self->all; i++)
     {
       Member *member = &self->members[i];
       if (member->thread)
@@ -286,6 +324,7 @@ plumb_crew_stop (PlumbCrew *self)
   g_free (self->members);
   g_free (self->log);
   g_free (self->loss);
+  g_free (self->ahead_loss);
   g_free (self);
 }
 
@@ -420,6 +459,95 @@ plumb_crew_ask_all (PlumbCrew *self, PlumbMessageKind kind, GVariant *body, GErr
   return ok ? answers[0] : NULL;
 }
 
+gboolean
+plumb_crew_has_ahead (PlumbCrew *self)
+{
+  return ahead (self) != NULL;
+}
+
+void
+plumb_crew_set_groups (PlumbCrew *self, PlumbCrewGroups groups, gpointer data)
+{
+  self->groups = groups;
+  self->groups_data = data;
+}
+
+const char *
+plumb_crew_ahead_loss (PlumbCrew *self, gboolean owes)
+{
+  Member *member = ahead (self);
+  if (!self->ahead_loss)
+    self->ahead_loss = describe_loss (self, member, owes || member->lease);
+  return self->ahead_loss;
+}
+
+GVariant *
+plumb_crew_ask_ahead (PlumbCrew *self, PlumbMessageKind kind, GVariant *body, GError **error)
+{
+  Member *member = ahead (self);
+  if (!begin (self, member, kind, body, error))
+    return NULL;
+  while (member->lease)
+    {
+      if (!receive (self, error) || !check_members (self, error) || !tick (self, error))
+        return NULL;
+      if (plumb_crew_ahead_loss (self, TRUE))
+        {
+          g_set_error_literal (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, self->ahead_loss);
+          return NULL;
+        }
+    }
+  if (member->failure)
+    {
+      g_prefix_error (&member->failure, "worker %u: ", member->number);
+      g_propagate_error (error, g_steal_pointer (&member->failure));
+      return NULL;
+    }
+  return g_steal_pointer (&member->answer);
+}
+
+void
+plumb_crew_tell_ahead (PlumbCrew *self, PlumbMessageKind kind, GVariant *body)
+{
+  g_autoptr (PlumbMessage) message = plumb_message_new (kind, body);
+  g_autoptr (GError) error = NULL;
+  message->worker = ahead (self)->number;
+  message->attempt = self->plan.attempt;
+  message->version = self->version;
+  if (!plumb_message_send (self->socket, TRUE, message, &error) && !self->ahead_loss)
+    self->ahead_loss = g_strdup_printf ("worker %u cannot be reached (%s)", message->worker, error->message);
+}
+
+gboolean
+plumb_crew_restart_ahead (PlumbCrew *self, GError **error)
+{
+  Member *member = ahead (self);
+  plumb_crew_process_stop (g_steal_pointer (&member->process), 0);
+  g_clear_pointer (&self->ahead_loss, g_free);
+  g_clear_pointer (&member->answer, g_variant_unref);
+  g_clear_error (&member->failure);
+  member->lease = 0;
+  /* The dead one's connection goes before the new one's comes under the same name. */
+  int handover = 1;
+  zmq_setsockopt (self->socket, ZMQ_ROUTER_HANDOVER, &handover, sizeof handover);
+  if (start_member (self, member, error) && await_greetings (self, error))
+    return TRUE;
+  self->ahead_loss = g_steal_pointer (&self->loss);
+  return FALSE;
+}
+
+gboolean
+plumb_crew_wait (PlumbCrew *self, GError **error)
+{
+  return receive (self, error) && check_members (self, error) && tick (self, error);
+}
+
+void
+plumb_crew_set_attempt (PlumbCrew *self, gint64 attempt)
+{
+  self->plan.attempt = attempt;
+}
+
 double
 plumb_crew_silence (PlumbCrew *self, guint32 *worker)
 {
@@ -450,7 +578,7 @@ guint64
 plumb_crew_memory (PlumbCrew *self)
 {
   guint64 bytes = 0;
-  for (int i = 0; i < self->n; i++)
+  for (int i = 0; i < self->all; i++)
     bytes += self->members[i].process ? plumb_crew_process_memory (self->members[i].process) : 0;
   return bytes;
 }

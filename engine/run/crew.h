@@ -14,7 +14,8 @@ typedef struct _PlumbCrew PlumbCrew;
 typedef struct
 {
   gint64 attempt;
-  int workers;      /* that train; a single one is a thread of this process, others are processes */
+  int workers;      /* that train; where there is no other, a single one is a thread of this process */
+  gboolean ahead;   /* one more that generates ahead of them, a process too */
   int threads;      /* of each process; 0: the cores are divided among them */
   double patience;  /* seconds that a worker may be silent in the middle of a request; 0: without end */
   const char *log;  /* gets what processes print; NULL: dropped */
@@ -44,6 +45,23 @@ GVariant *plumb_crew_ask_all (PlumbCrew *crew, PlumbMessageKind kind, GVariant *
 gboolean plumb_crew_ask_each (PlumbCrew *crew, PlumbMessageKind kind, GVariant *const *bodies, GVariant **answers,
                               GError **error);
 void plumb_crew_clear_answers (PlumbCrew *crew, GVariant **answers);
+
+gboolean plumb_crew_has_ahead (PlumbCrew *crew);
+/* The worker that generates ahead. Its groups may come whenever something is awaited: they are handed to the function. */
+typedef void (*PlumbCrewGroups) (GVariant *body, gpointer data);
+void plumb_crew_set_groups (PlumbCrew *crew, PlumbCrewGroups groups, gpointer data);
+GVariant *plumb_crew_ask_ahead (PlumbCrew *crew, PlumbMessageKind kind, GVariant *body, GError **error);
+/* Sends what needs no answer; where it cannot be reached it counts as lost. */
+void plumb_crew_tell_ahead (PlumbCrew *crew, PlumbMessageKind kind, GVariant *body);
+/* How it was lost, or NULL while it is well; `owes`: it has prompts, so that its silence means something. */
+const char *plumb_crew_ahead_loss (PlumbCrew *crew, gboolean owes);
+/* Ends what is left of it, and starts another, which has nothing open. */
+gboolean plumb_crew_restart_ahead (PlumbCrew *crew, GError **error);
+/* Waits a moment for whatever comes. */
+gboolean plumb_crew_wait (PlumbCrew *crew, GError **error);
+
+/* Messages of an earlier attempt are stale from here on. */
+void plumb_crew_set_attempt (PlumbCrew *crew, gint64 attempt);
 
 /* Seconds since the most silent worker with a request was last heard; its number in *worker, 0: none works. */
 double plumb_crew_silence (PlumbCrew *crew, guint32 *worker);

@@ -111,7 +111,7 @@ fill_sequence (PlumbBatch *batch, const PlumbCompletions *a, int s, gsize i, gui
       e->ids[at] = a->ids[t];
       e->mask[at] = 1;
       e->rollout_logp[at] = a->log_probs[t];
-      e->version[at] = (gint32) version;
+      e->version[at] = a->versions ? a->versions[t] : (gint32) version;
     }
   e->group[s] = s / batch->samples;
   e->truncated[s] = a->finish[i] == PLUMB_FINISH_LENGTH;
@@ -267,6 +267,17 @@ score (PlumbRun *run, PlumbBatch *batch, GError **error)
       add_episode (batch, s);
     }
   return TRUE;
+}
+
+gboolean
+plumb_run_fill_batch (PlumbRun *run, PlumbBatch *batch, const PlumbCompletions *completions, GError **error)
+{
+  if (!fill_experience (run, batch, completions, error))
+    return FALSE;
+  plumb_run_begin_phase (run, "score");
+  gboolean ok = score (run, batch, error);
+  plumb_run_end_phase (run);
+  return ok;
 }
 
 PlumbBatch *

@@ -46,7 +46,7 @@ plumb_message_kind_name (PlumbMessageKind kind)
 {
   static const char *const names[]
       = { NULL,   "hello", "open",  "generate", "log-probs", "values", "train", "save",
-          "load", "stage", "check", "close", "progress", "done",      "failed" };
+          "load", "stage", "check", "publish", "stream", "submit", "weights", "groups", "close", "progress", "done", "failed" };
   return kind > 0 && kind < G_N_ELEMENTS (names) ? names[kind] : "unknown";
 }
 

@@ -20,6 +20,11 @@ typedef enum
   PLUMB_MESSAGE_LOAD,      /* {folder} */
   PLUMB_MESSAGE_STAGE,     /* a new stage: forget moments; the reference becomes the policy */
   PLUMB_MESSAGE_CHECK,     /* -> {checksums} of weights and optimizer states */
+  PLUMB_MESSAGE_PUBLISH,   /* put the weights up: {board, version} */
+  PLUMB_MESSAGE_STREAM,    /* generate ahead from now on: {sampling, board, samples, partial} */
+  PLUMB_MESSAGE_SUBMIT,    /* more prompts for that; no answer */
+  PLUMB_MESSAGE_WEIGHTS,   /* newer ones are up: {version}; no answer */
+  PLUMB_MESSAGE_GROUPS,    /* worker, of its own accord: {completions of whole groups, statistics} */
   PLUMB_MESSAGE_CLOSE,     /* end the loop */
   PLUMB_MESSAGE_PROGRESS,  /* worker: still at it: {done, of} */
   PLUMB_MESSAGE_DONE,      /* worker: the answer */

@@ -10,6 +10,7 @@
 
 #include "engine/algo/shaping.h"
 #include "engine/core/error.h"
+#include "engine/run/ahead.h"
 #include "engine/run/experience-message.h"
 #include "engine/run/run-private.h"
 
@@ -66,13 +67,19 @@ take_and_generate (PlumbRun *run, int prompts, GError **error)
     .purpose = PLUMB_RANDOM_ROLLOUT,
   };
   g_autofree gsize *rows = g_new (gsize, ask.prompts);
-  for (int p = 0; p < ask.prompts; p++)
-    rows[p] = plumb_data_cursor_next (run->cursor);
+  g_autoptr (PlumbBatch) batch = NULL;
   ask.rows = rows;
-  g_autoptr (PlumbBatch) batch = plumb_run_generate (run, &ask, error);
+  if (run->ahead)
+    batch = plumb_run_ahead_take (run, prompts, rows, &ask.first_ordinal, error);
+  else
+    {
+      for (int p = 0; p < ask.prompts; p++)
+        rows[p] = plumb_data_cursor_next (run->cursor);
+      batch = plumb_run_generate (run, &ask, error);
+    }
   if (!batch || (run->recipe->greedy && !ask_greedy (run, &ask, batch, error)))
     return NULL;
-  run->position.ordinal += ask.prompts;
+  run->position.ordinal += run->ahead ? 0 : ask.prompts;
   run->position.samples += (gint64) ask.prompts * ask.samples;
   batch->asked = ask.prompts;
   return g_steal_pointer (&batch);
@@ -102,10 +109,14 @@ generate_batch (PlumbRun *run, GError **error)
   g_autoptr (PlumbBatch) kept = g_new0 (PlumbBatch, 1);
   for (int round = 0; kept->prompts < prompts && round < MOST_ROUNDS; round++)
     {
-      g_autoptr (PlumbBatch) more = take_and_generate (run, prompts, error);
+      /* What was generated ahead is taken as it is needed, and nothing thrown away. */
+      int asked = run->ahead ? prompts - kept->prompts : prompts, before = kept->prompts;
+      g_autoptr (PlumbBatch) more = take_and_generate (run, asked, error);
       if (!more)
         return NULL;
       accept_groups (run, kept, more, prompts - kept->prompts);
+      if (run->ahead)
+        plumb_run_ahead_reject (run, asked - (kept->prompts - before));
     }
   if (kept->prompts == 0)
     {
@@ -374,9 +385,11 @@ plumb_run_online_step (PlumbRun *run, GError **error)
   if (!e)
     return FALSE;
   plumb_run_record_batch (run, batch, &groups);
+  if (run->ahead)
+    plumb_run_ahead_record (run, batch->experience);
   plumb_run_record_samples (run, batch, FALSE, NULL);
   double trained = plumb_telemetry_now (run->telemetry);
-  gboolean ok = train (run, e, &t, error);
+  gboolean ok = train (run, e, &t, error) && (!run->ahead || plumb_run_ahead_go_on (run, error));
   if (ok)
     record_step (run, batch, &t, start, trained);
   adapt_kl (run, batch->experience);

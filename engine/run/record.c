@@ -18,7 +18,9 @@ plumb_run_point (PlumbRun *run, const char *metric, double value)
 {
   PlumbLatest now = { value, run->position.step }, *latest = g_hash_table_lookup (run->latest, metric);
   plumb_telemetry_point (run->telemetry, metric, run->position.step, value);
-  plumb_diagnosis_see (run->diagnosis, metric, value);
+  /* Where generation runs ahead, sampler and trainer differ by design. */
+  if (!run->ahead || !g_str_has_prefix (metric, "policy/logprob_gap"))
+    plumb_diagnosis_see (run->diagnosis, metric, value);
   plumb_run_see_metric (run, metric, value);
   if (latest)
     *latest = now;
@@ -159,7 +161,8 @@ plumb_run_record_batch (PlumbRun *run, const PlumbBatch *batch, const struct plu
   plumb_run_point (run, "rollout/kv_used", batch->kv_used);
   plumb_run_point (run, "rollout/prefix_hits",
                    (double) batch->shared / MAX (1, batch->shared + batch->prefill));
-  plumb_run_point (run, "throughput/rollout", batch->generated / MAX (1e-9, batch->seconds));
+  if (batch->seconds > 0)
+    plumb_run_point (run, "throughput/rollout", batch->generated / batch->seconds);
 }
 
 static void

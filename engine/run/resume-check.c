@@ -22,6 +22,7 @@ static const struct
   { "model.precision", "the checkpoint holds weights of that type" },
   { "model.critic", "the checkpoint holds the weights of that critic" },
   { "data.train", "the checkpoint remembers a place in that data" },
+  { "rollout.async", "prompts of the checkpoint were given out ahead, or none" },
   { "warmup.data", "the checkpoint remembers a place in that data" },
 };
 

@@ -69,6 +69,7 @@ typedef struct
 } PlumbEvalSet;
 
 typedef struct _PlumbRun PlumbRun;
+typedef struct _PlumbAhead PlumbAhead;
 
 struct _PlumbRun
 {
@@ -83,6 +84,7 @@ struct _PlumbRun
   PlumbProgress *progress;
   PlumbCrew *crew;
   PlumbSharedMemory *comm;                  /* in which the workers add up gradients; NULL: one alone */
+  PlumbAhead *ahead;                        /* NULL: generates and trains in turn */
   PlumbTokenizer *tokenizer;
   PlumbReward *reward;                      /* NULL: offline */
   PlumbLineProgram *environment;            /* NULL: single answers */

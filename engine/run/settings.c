@@ -29,7 +29,7 @@ typedef struct
   double *real;
 } Number;
 
-#define N_NUMBERS 23
+#define N_NUMBERS 24
 
 static void
 list_numbers (PlumbWorkerSettings *s, int *type, Number numbers[N_NUMBERS])
@@ -39,6 +39,7 @@ list_numbers (PlumbWorkerSettings *s, int *type, Number numbers[N_NUMBERS])
     { "deterministic", &s->deterministic, NULL },
     { "reference-from-policy", &s->reference_from_policy, NULL },
     { "scalar", &s->scalar, NULL },
+    { "ahead", &s->ahead, NULL },
     { "measure-only", &s->measure_only, NULL },
     { "seed", &s->seed, NULL },
     { "rank", &s->rank, NULL },
@@ -190,6 +191,8 @@ plumb_memory_plan_make (PlumbMemoryPlan *plan, const PlumbWorkerSettings *s, Plu
       plan->state = plan->checkpoint = 0;
       plan->activations = plumb_trainer_activation_bytes (config, s->type, positions, s->tokens_per_micro_batch, FALSE);
     }
+  if (s->ahead)
+    plan->state = plan->checkpoint = plan->activations = 0;
   if (s->reference)
     plan->reference = plan->weights;
   if (!plan_scalars (plan, s, device, error))

@@ -18,6 +18,7 @@ typedef struct
   char *critic;        /* NULL: none */
   char *reward;        /* NULL: none */
   gboolean measure_only; /* no gradients and no optimizer */
+  gboolean ahead;      /* only generates, ahead of those that train */
   gboolean scalar;     /* the policy itself has a scalar head: a reward model in training */
   char *comm;          /* shared memory of the workers that train together; NULL: one alone */
   int rank, ranks;     /* this worker among them */

@@ -8,8 +8,8 @@
 #include "engine/core/error.h"
 #include "engine/run/worker-private.h"
 
-static gboolean
-submit_prompts (PlumbWorker *self, GVariant *body, gint64 *samples, GError **error)
+gboolean
+plumb_worker_submit_prompts (PlumbWorker *self, GVariant *body, gint64 *samples, GError **error)
 {
   gsize ends = 0, tokens = 0, n_ordinals = 0;
   const void *raw_offsets = plumb_body_get_array (body, "offsets", sizeof (gint32), &ends);
@@ -44,26 +44,8 @@ submit_prompts (PlumbWorker *self, GVariant *body, gint64 *samples, GError **err
   return TRUE;
 }
 
-/* Completions as they finish, gathered into arrays. */
-typedef struct
-{
-  GArray *ordinals;                  /* gint64 */
-  GArray *samples, *finish, *offsets; /* gint32 */
-  GArray *ids;                       /* gint32 */
-  GArray *log_probs;                 /* float */
-} Collected;
-
-static void
-collected_clear (Collected *c)
-{
-  GArray **arrays[] = { &c->ordinals, &c->samples, &c->finish, &c->offsets, &c->ids, &c->log_probs };
-  for (gsize i = 0; i < G_N_ELEMENTS (arrays); i++)
-    g_clear_pointer (arrays[i], g_array_unref);
-}
-G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Collected, collected_clear)
-
-static void
-collected_init (Collected *c)
+void
+plumb_collected_init (PlumbCollected *c)
 {
   gint32 zero = 0;
   c->ordinals = g_array_new (FALSE, FALSE, sizeof (gint64));
@@ -72,11 +54,20 @@ collected_init (Collected *c)
   c->offsets = g_array_new (FALSE, FALSE, sizeof (gint32));
   c->ids = g_array_new (FALSE, FALSE, sizeof (gint32));
   c->log_probs = g_array_new (FALSE, FALSE, sizeof (float));
+  c->versions = g_array_new (FALSE, FALSE, sizeof (gint32));
   g_array_append_val (c->offsets, zero);
 }
 
-static void
-collect (Collected *c, const PlumbCompletion *completion)
+void
+plumb_collected_clear (PlumbCollected *c)
+{
+  GArray **arrays[] = { &c->ordinals, &c->samples, &c->finish, &c->offsets, &c->ids, &c->log_probs, &c->versions };
+  for (gsize i = 0; i < G_N_ELEMENTS (arrays); i++)
+    g_clear_pointer (arrays[i], g_array_unref);
+}
+
+void
+plumb_collected_add (PlumbCollected *c, const PlumbCompletion *completion)
 {
   gint32 sample = completion->sample, finish = (gint32) completion->finish;
   g_array_append_val (c->ordinals, completion->ordinal);
@@ -84,6 +75,7 @@ collect (Collected *c, const PlumbCompletion *completion)
   g_array_append_val (c->finish, finish);
   g_array_append_vals (c->ids, completion->ids->data, completion->ids->len);
   g_array_append_vals (c->log_probs, completion->log_probs->data, completion->log_probs->len);
+  g_array_append_vals (c->versions, completion->versions->data, completion->versions->len);
   gint32 end = (gint32) c->ids->len;
   g_array_append_val (c->offsets, end);
 }
@@ -94,16 +86,42 @@ add_garray (GVariantDict *body, const char *key, GArray *array)
   plumb_body_add_array (body, key, array->data, array->len, g_array_get_element_size (array));
 }
 
-GVariant *
-plumb_worker_generate (PlumbWorker *self, GVariant *body, GError **error)
+void
+plumb_body_add_collected (GVariantDict *body, const PlumbCollected *c, gboolean versions)
+{
+  add_garray (body, "ordinals", c->ordinals);
+  add_garray (body, "samples", c->samples);
+  add_garray (body, "finish", c->finish);
+  add_garray (body, "offsets", c->offsets);
+  add_garray (body, "ids", c->ids);
+  add_garray (body, "log-probs", c->log_probs);
+  if (versions)
+    add_garray (body, "versions", c->versions);
+}
+
+void
+plumb_body_add_rollout_statistics (GVariantDict *body, PlumbRollout *rollout)
+{
+  PlumbRolloutStatistics statistics;
+  plumb_rollout_statistics (rollout, &statistics);
+  g_variant_dict_insert (body, "tokens", "x", statistics.tokens);
+  g_variant_dict_insert (body, "passes", "x", statistics.passes);
+  g_variant_dict_insert (body, "decode-rows", "x", statistics.decode_rows);
+  g_variant_dict_insert (body, "prefill-tokens", "x", statistics.prefill_tokens);
+  g_variant_dict_insert (body, "shared-tokens", "x", statistics.shared_tokens);
+  g_variant_dict_insert (body, "kv-used", "d", statistics.kv_used);
+}
+
+gboolean
+plumb_worker_begin_sampling (PlumbWorker *self, GVariant *body, GError **error)
 {
   PlumbSampling sampling = { 0 };
   gsize n_stop = 0;
-  gint64 total = 0, seed = 0;
+  gint64 seed = 0;
   if (!self->rollout)
     {
       g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "this worker was opened without generation");
-      return NULL;
+      return FALSE;
     }
   const void *stop = plumb_body_get_array (body, "stop", sizeof (gint32), &n_stop);
   g_autofree gint32 *stop_ids = g_memdup2 (stop ? stop : "", n_stop * sizeof (gint32));
@@ -115,14 +133,22 @@ plumb_worker_generate (PlumbWorker *self, GVariant *body, GError **error)
   g_variant_lookup (body, "purpose", "i", &sampling.purpose);
   g_variant_lookup (body, "seed", "x", &seed);
   sampling.seed = (guint64) seed;
-  if (!plumb_rollout_begin (self->rollout, &sampling, error)
-      || !submit_prompts (self, body, &total, error))
+  return plumb_rollout_begin (self->rollout, &sampling, error);
+}
+
+GVariant *
+plumb_worker_generate (PlumbWorker *self, GVariant *body, GError **error)
+{
+  gint64 total = 0;
+  if (!plumb_worker_begin_sampling (self, body, error))
+    return NULL;
+  if (!plumb_worker_submit_prompts (self, body, &total, error))
     {
       plumb_rollout_abort (self->rollout);
       return NULL;
     }
-  g_auto (Collected) collected = { 0 };
-  collected_init (&collected);
+  g_auto (PlumbCollected) collected = { 0 };
+  plumb_collected_init (&collected);
   for (gboolean idle = FALSE; !idle;)
     {
       if (!plumb_rollout_advance (self->rollout, &idle, error)
@@ -133,25 +159,12 @@ plumb_worker_generate (PlumbWorker *self, GVariant *body, GError **error)
         }
       for (PlumbCompletion *next; (next = plumb_rollout_take (self->rollout));)
         {
-          collect (&collected, next);
+          plumb_collected_add (&collected, next);
           plumb_completion_free (next);
         }
     }
-  PlumbRolloutStatistics statistics;
-  plumb_rollout_statistics (self->rollout, &statistics);
   g_autoptr (GVariantDict) answer = g_variant_dict_new (NULL);
-  add_garray (answer, "ordinals", collected.ordinals);
-  add_garray (answer, "samples", collected.samples);
-  add_garray (answer, "finish", collected.finish);
-  add_garray (answer, "offsets", collected.offsets);
-  add_garray (answer, "ids", collected.ids);
-  add_garray (answer, "log-probs", collected.log_probs);
-  g_variant_dict_insert (answer, "tokens", "x", statistics.tokens);
-  g_variant_dict_insert (answer, "passes", "x", statistics.passes);
-  g_variant_dict_insert (answer, "decode-rows", "x", statistics.decode_rows);
-  g_variant_dict_insert (answer, "prefill-tokens", "x", statistics.prefill_tokens);
-  g_variant_dict_insert (answer, "shared-tokens", "x", statistics.shared_tokens);
-  g_variant_dict_insert (answer, "kv-used", "d", statistics.kv_used);
+  plumb_body_add_collected (answer, &collected, FALSE);
+  plumb_body_add_rollout_statistics (answer, self->rollout);
   return g_variant_dict_end (answer);
 }
-

@@ -13,6 +13,8 @@
 void
 plumb_worker_close_models (PlumbWorker *self)
 {
+  plumb_worker_stream_end (self);
+  g_clear_pointer (&self->board, plumb_weight_board_free);
   g_clear_pointer (&self->rollout, plumb_rollout_free);
   g_clear_pointer (&self->scorer, plumb_trainer_free);
   g_clear_pointer (&self->critic_trainer, plumb_trainer_free);
@@ -118,7 +120,7 @@ open_models (PlumbWorker *self, GError **error)
     return FALSE;
   plumb_model_limit_vocabulary (self->policy, s->vocabulary);
   if ((s->reference && !open_reference (self, error))
-      || !open_trainer (self, self->policy, s->policy, &self->trainer, error)
+      || (!s->ahead && !open_trainer (self, self->policy, s->policy, &self->trainer, error))
       || (s->reward && !open_reward (self, error)))
     return FALSE;
   if (s->critic)
@@ -151,6 +153,12 @@ open_comm (PlumbWorker *self, GError **error)
   if (self->comm)
     plumb_comm_set_wait (self->comm, report_waiting, self);
   return self->comm != NULL;
+}
+
+gsize
+plumb_worker_weight_bytes (const PlumbWorker *self)
+{
+  return self->policy->table->elements * dev_type_size (self->policy->type);
 }
 
 /* The plan is made, and answered, before the models take memory. */
@@ -188,7 +196,16 @@ plumb_worker_open (PlumbWorker *self, GVariant *body, GError **error)
   g_variant_dict_insert (answer, "cores", "i", info.cores);
   g_variant_dict_insert (answer, "products", "s", info.matmul_path);
   g_variant_dict_insert (answer, "parameters", "t", (guint64) self->policy->table->elements);
+  g_variant_dict_insert (answer, "weight-bytes", "t", (guint64) plumb_worker_weight_bytes (self));
   return g_variant_dict_end (answer);
+}
+
+static gboolean
+has_trainer (PlumbWorker *self, GError **error)
+{
+  if (!self->trainer)
+    g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "this worker was opened without a trainer");
+  return self->trainer != NULL;
 }
 
 static char *
@@ -230,6 +247,8 @@ plumb_worker_save (PlumbWorker *self, GVariant *body, GError **error)
 {
   gboolean model_only = FALSE;
   g_autofree char *name = NULL;
+  if (!has_trainer (self, error))
+    return NULL;
   g_variant_lookup (body, "name", "s", &name);
   g_variant_lookup (body, "model-only", "b", &model_only);
   g_autofree char *model = folder_file (body, name ? name : "model", error);
@@ -249,6 +268,8 @@ plumb_worker_save (PlumbWorker *self, GVariant *body, GError **error)
 GVariant *
 plumb_worker_load (PlumbWorker *self, GVariant *body, GError **error)
 {
+  if (!has_trainer (self, error))
+    return NULL;
   g_autofree char *model = folder_file (body, "model", error);
   g_autofree char *state = folder_file (body, "optimizer.safetensors", NULL);
   g_autofree char *critic = folder_file (body, "critic", NULL);
@@ -264,7 +285,7 @@ GVariant *
 plumb_worker_check (PlumbWorker *self, GVariant *body, GError **error)
 {
   guint64 policy = 0, critic = 0;
-  if (!plumb_trainer_checksum (self->trainer, &policy, error)
+  if (!has_trainer (self, error) || !plumb_trainer_checksum (self->trainer, &policy, error)
       || (self->critic_trainer && !plumb_trainer_checksum (self->critic_trainer, &critic, error)))
     return NULL;
   g_autoptr (GVariantDict) answer = g_variant_dict_new (NULL);
@@ -288,6 +309,8 @@ GVariant *
 plumb_worker_stage (PlumbWorker *self, GVariant *body, GError **error)
 {
   gboolean keep_moments = FALSE;
+  if (!has_trainer (self, error))
+    return NULL;
   g_variant_lookup (body, "keep-moments", "b", &keep_moments);
   if (!keep_moments)
     plumb_trainer_reset_state (self->trainer);

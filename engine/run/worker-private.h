@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+#include "engine/comm/weight-board.h"
 #include "engine/run/message.h"
 #include "engine/run/settings.h"
 
 G_BEGIN_DECLS
+
+/* A generation that goes on while others train. */
+typedef struct _PlumbStream PlumbStream;
 
 /* One process or thread with a device, and the models that are placed on it. */
 typedef struct
@@ -12,6 +16,7 @@ typedef struct
   void *socket;
   guint32 number;
   const PlumbMessage *request; /* being answered */
+  gint64 attempt;              /* of the last request */
   gint64 last_progress;
   gboolean closing; /* told to end in the middle of a request */
   PlumbWorkerSettings settings;
@@ -21,10 +26,16 @@ typedef struct
   PlumbTrainer *trainer, *critic_trainer;
   PlumbTrainer *scorer; /* runs the reward model, without an optimizer */
   PlumbRollout *rollout;
+  PlumbWeightBoard *board; /* to put weights up, or to take them from; NULL: none yet */
+  PlumbStream *stream;     /* NULL: generates when it is asked */
 } PlumbWorker;
 
 /* worker.c: tells now and then that work goes on, and hears whether it still should. */
 gboolean plumb_worker_report_progress (gint64 done, gint64 of, gpointer worker, GError **error);
+
+/* The same without listening, for a worker that has no request; and any other message of its own accord. */
+gboolean plumb_worker_tell_alive (PlumbWorker *worker, GError **error);
+gboolean plumb_worker_tell (PlumbWorker *worker, PlumbMessageKind kind, GVariant *body, GError **error);
 
 /* Answers to the messages, by kind; NULL with an error. */
 typedef GVariant *(*PlumbWorkerHandler) (PlumbWorker *, GVariant *body, GError **error);
@@ -36,8 +47,39 @@ GVariant *plumb_worker_load (PlumbWorker *worker, GVariant *body, GError **error
 GVariant *plumb_worker_stage (PlumbWorker *worker, GVariant *body, GError **error);
 GVariant *plumb_worker_check (PlumbWorker *worker, GVariant *body, GError **error);
 void plumb_worker_close_models (PlumbWorker *worker);
+/* Of the policy's weights. */
+gsize plumb_worker_weight_bytes (const PlumbWorker *worker);
 /* worker-generate.c */
 GVariant *plumb_worker_generate (PlumbWorker *worker, GVariant *body, GError **error);
+gboolean plumb_worker_begin_sampling (PlumbWorker *worker, GVariant *body, GError **error);
+gboolean plumb_worker_submit_prompts (PlumbWorker *worker, GVariant *body, gint64 *samples, GError **error);
+
+/* Completions as they finish, gathered into arrays for a message. */
+typedef struct
+{
+  GArray *ordinals;                   /* gint64 */
+  GArray *samples, *finish, *offsets; /* gint32 */
+  GArray *ids;                        /* gint32 */
+  GArray *log_probs;                  /* float */
+  GArray *versions;                   /* gint32 */
+} PlumbCollected;
+
+void plumb_collected_init (PlumbCollected *collected);
+void plumb_collected_clear (PlumbCollected *collected);
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (PlumbCollected, plumb_collected_clear)
+void plumb_collected_add (PlumbCollected *collected, const PlumbCompletion *completion);
+void plumb_body_add_collected (GVariantDict *body, const PlumbCollected *collected, gboolean versions);
+void plumb_body_add_rollout_statistics (GVariantDict *body, PlumbRollout *rollout);
+
+/* worker-stream.c */
+GVariant *plumb_worker_publish (PlumbWorker *worker, GVariant *body, GError **error);
+GVariant *plumb_worker_stream_begin (PlumbWorker *worker, GVariant *body, GError **error);
+GVariant *plumb_worker_stream_submit (PlumbWorker *worker, GVariant *body, GError **error);
+GVariant *plumb_worker_stream_renew (PlumbWorker *worker, GVariant *body, GError **error);
+/* Whether there is something to do, and one pass of it; what is finished is told. */
+gboolean plumb_worker_stream_is_busy (PlumbWorker *worker);
+gboolean plumb_worker_stream_advance (PlumbWorker *worker, GError **error);
+void plumb_worker_stream_end (PlumbWorker *worker);
 /* worker-train.c */
 GVariant *plumb_worker_log_probs (PlumbWorker *worker, GVariant *body, GError **error);
 GVariant *plumb_worker_values (PlumbWorker *worker, GVariant *body, GError **error);

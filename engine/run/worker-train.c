@@ -18,9 +18,10 @@ plumb_worker_log_probs (PlumbWorker *self, GVariant *body, GError **error)
   g_variant_lookup (body, "of-reference", "b", &reference);
   g_variant_lookup (body, "temperature", "d", &temperature);
   PlumbModel *model = reference ? self->reference : self->policy;
-  if (!model)
+  if (!model || !self->trainer)
     {
-      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "this worker was opened without a reference");
+      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "this worker was opened without a %s",
+                   model ? "trainer" : "reference");
       return NULL;
     }
   struct plumb_experience *e = plumb_body_get_experience (body, error);
@@ -48,7 +49,7 @@ plumb_worker_values (PlumbWorker *self, GVariant *body, GError **error)
   g_variant_lookup (body, "of", "i", &of);
   PlumbModel *models[] = { self->critic, self->reward, self->policy };
   PlumbTrainer *runners[] = { self->critic_trainer, self->scorer, self->trainer };
-  if (of < 0 || of >= (gint32) G_N_ELEMENTS (models) || !models[of] || !models[of]->config->score)
+  if (of < 0 || of >= (gint32) G_N_ELEMENTS (models) || !models[of] || !runners[of] || !models[of]->config->score)
     {
       g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "this worker was opened without a scalar model %d", of);
       return NULL;

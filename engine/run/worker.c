@@ -9,6 +9,7 @@
 #include "engine/run/worker-private.h"
 #include "engine/run/worker.h"
 
+#define IDLE_MS 1000
 #define PROGRESS_INTERVAL (G_USEC_PER_SEC / 4)
 
 static gboolean
@@ -17,11 +18,8 @@ reply (PlumbWorker *self, PlumbMessageKind kind, GVariant *body, GError **error)
   g_autoptr (PlumbMessage) message = plumb_message_new (kind, body);
   message->worker = self->number;
   message->version = self->policy ? self->policy->version : 0;
-  if (self->request)
-    {
-      message->attempt = self->request->attempt;
-      message->lease = self->request->lease;
-    }
+  message->attempt = self->attempt;
+  message->lease = self->request ? self->request->lease : 0;
   return plumb_message_send (self->socket, FALSE, message, error);
 }
 
@@ -47,13 +45,42 @@ plumb_worker_report_progress (gint64 done, gint64 of, gpointer data, GError **er
   return reply (self, PLUMB_MESSAGE_PROGRESS, g_variant_dict_end (body), error);
 }
 
+gboolean
+plumb_worker_tell (PlumbWorker *self, PlumbMessageKind kind, GVariant *body, GError **error)
+{
+  self->last_progress = g_get_monotonic_time ();
+  return reply (self, kind, body, error);
+}
+
+gboolean
+plumb_worker_tell_alive (PlumbWorker *self, GError **error)
+{
+  if (g_get_monotonic_time () - self->last_progress < PROGRESS_INTERVAL)
+    return TRUE;
+  return plumb_worker_tell (self, PLUMB_MESSAGE_PROGRESS, NULL, error);
+}
+
 static const PlumbWorkerHandler handlers[] = {
   [PLUMB_MESSAGE_OPEN] = plumb_worker_open,           [PLUMB_MESSAGE_GENERATE] = plumb_worker_generate,
   [PLUMB_MESSAGE_LOG_PROBS] = plumb_worker_log_probs, [PLUMB_MESSAGE_VALUES] = plumb_worker_values,
   [PLUMB_MESSAGE_TRAIN] = plumb_worker_train,         [PLUMB_MESSAGE_SAVE] = plumb_worker_save,
   [PLUMB_MESSAGE_LOAD] = plumb_worker_load,           [PLUMB_MESSAGE_STAGE] = plumb_worker_stage,
-  [PLUMB_MESSAGE_CHECK] = plumb_worker_check,
+  [PLUMB_MESSAGE_CHECK] = plumb_worker_check,         [PLUMB_MESSAGE_PUBLISH] = plumb_worker_publish,
+  [PLUMB_MESSAGE_STREAM] = plumb_worker_stream_begin, [PLUMB_MESSAGE_SUBMIT] = plumb_worker_stream_submit,
+  [PLUMB_MESSAGE_WEIGHTS] = plumb_worker_stream_renew,
 };
+
+static gboolean
+tell_failure (PlumbWorker *self, const GError *failure, GError **error)
+{
+  g_autoptr (GVariantDict) body = g_variant_dict_new (NULL);
+  g_variant_dict_insert (body, "code", "i", plumb_error_exit_code (failure));
+  g_variant_dict_insert (body, "message", "s", failure->message);
+  g_variant_dict_insert (body, "waited", "b", failure->domain == PLUMB_COMM_ERROR);
+  if (self->comm)
+    plumb_comm_leave (self->comm);
+  return reply (self, PLUMB_MESSAGE_FAILED, g_variant_dict_end (body), error);
+}
 
 static gboolean
 answer_request (PlumbWorker *self, const PlumbMessage *request, GError **error)
@@ -63,20 +90,29 @@ answer_request (PlumbWorker *self, const PlumbMessage *request, GError **error)
   gboolean opened = self->policy || request->kind == PLUMB_MESSAGE_OPEN;
   GVariant *body = NULL;
   self->request = request;
+  self->attempt = request->attempt;
   if (handler && opened)
     body = handler (self, request->body, &local);
   else
     g_set_error (&local, PLUMB_ERROR, PLUMB_ERROR_FAILED, "worker %u cannot answer %s %s", self->number,
                  plumb_message_kind_name (request->kind), opened ? "" : "before it was opened");
-  if (body)
+  if (!body)
+    return tell_failure (self, local, error);
+  if (request->lease > 0)
     return reply (self, PLUMB_MESSAGE_DONE, body, error);
-  g_autoptr (GVariantDict) failure = g_variant_dict_new (NULL);
-  g_variant_dict_insert (failure, "code", "i", plumb_error_exit_code (local));
-  g_variant_dict_insert (failure, "message", "s", local->message);
-  g_variant_dict_insert (failure, "waited", "b", local->domain == PLUMB_COMM_ERROR);
-  if (self->comm)
-    plumb_comm_leave (self->comm);
-  return reply (self, PLUMB_MESSAGE_FAILED, g_variant_dict_end (failure), error);
+  g_variant_unref (g_variant_ref_sink (body)); /* nobody waits for it */
+  return TRUE;
+}
+
+/* A pass of what it generates ahead. A failure is told, and is the end of this worker. */
+static gboolean
+advance (PlumbWorker *self, GError **error)
+{
+  g_autoptr (GError) failure = NULL;
+  if (plumb_worker_stream_advance (self, &failure))
+    return TRUE;
+  tell_failure (self, failure, error);
+  return FALSE;
 }
 
 void
@@ -93,7 +129,10 @@ plumb_worker_serve (void *zmq_context, const char *address, guint32 number)
   gboolean running = reply (&self, PLUMB_MESSAGE_HELLO, NULL, &error);
   while (running && !error)
     {
-      g_autoptr (PlumbMessage) request = plumb_message_receive (self.socket, FALSE, 1000, &error);
+      gboolean busy = plumb_worker_stream_is_busy (&self);
+      g_autoptr (PlumbMessage) request = plumb_message_receive (self.socket, FALSE, busy ? 0 : IDLE_MS, &error);
+      if (!request && busy && !error)
+        running = advance (&self, &error);
       if (!request)
         continue;
       running = request->kind != PLUMB_MESSAGE_CLOSE && answer_request (&self, request, &error)

@@ -6,7 +6,9 @@
 #include <glib/gstdio.h>
 #include <string.h>
 
+#include "engine/core/database.h"
 #include "engine/core/metrics.h"
+#include "engine/core/process.h"
 #include "engine/core/run-dir.h"
 #include "engine/core/series.h"
 #include "tests/engine/harness.h"
@@ -294,4 +296,73 @@ engine_series (Engine *engine, const char *run, const char *metric)
   Wanted wanted = { metric, g_array_new (FALSE, FALSE, sizeof (double)) };
   each_point (engine, run, add_value, &wanted);
   return wanted.values;
+}
+
+/* A worker's number, or 0 where the process is none of this controller. */
+static int
+worker_number (const char *pid, const char *controller)
+{
+  g_autofree char *path = g_build_filename ("/proc", pid, "cmdline", NULL), *text = NULL;
+  gsize length = 0;
+  if (!g_file_get_contents (path, &text, &length, NULL) || length < 20)
+    return 0;
+  g_autoptr (GPtrArray) words = g_ptr_array_new ();
+  for (const char *word = text; word < text + length; word += strlen (word) + 1)
+    g_ptr_array_add (words, (gpointer) word);
+  if (words->len != 8 || !g_str_equal (words->pdata[1], "worker") || !g_str_equal (words->pdata[7], controller))
+    return 0;
+  return (int) g_ascii_strtoll (words->pdata[5], NULL, 10);
+}
+
+GArray *
+engine_workers (GSubprocess *process)
+{
+  GArray *pids = g_array_new (FALSE, TRUE, sizeof (gint64));
+  const char *controller = g_subprocess_get_identifier (process), *name;
+  g_autoptr (GDir) dir = g_dir_open ("/proc", 0, NULL);
+  while (controller && (name = g_dir_read_name (dir)))
+    {
+      int number = g_ascii_isdigit (*name) ? worker_number (name, controller) : 0;
+      if (number > (int) pids->len)
+        g_array_set_size (pids, (guint) number);
+      if (number > 0)
+        g_array_index (pids, gint64, number - 1) = g_ascii_strtoll (name, NULL, 10);
+    }
+  return pids;
+}
+
+void
+assert_gone (const GArray *pids)
+{
+  for (guint i = 0; i < pids->len; i++)
+    for (int k = 0; plumb_process_start_time (g_array_index (pids, gint64, i)) != 0; k++)
+      {
+        if (k > 1000)
+          g_error ("worker %d is left behind", (int) g_array_index (pids, gint64, i));
+        g_usleep (G_USEC_PER_SEC / 100);
+      }
+}
+
+int
+engine_assert_trained_once (Engine *engine, const char *run, int samples, gboolean gaps)
+{
+  g_autofree char *path = g_build_filename (engine->folder, run, PLUMB_RUN_SAMPLES, NULL);
+  g_autoptr (GError) error = NULL;
+  g_autoptr (PlumbDatabase) db = plumb_database_open_readonly (path, &error);
+  g_assert_no_error (error);
+  g_autoptr (PlumbStatement) rows = plumb_database_prepare (
+      db, "SELECT prompt, count (*), count (DISTINCT sample), count (DISTINCT step) FROM sample AS s WHERE eval = 0"
+          " AND attempt = (SELECT max (attempt) FROM sample WHERE eval = 0 AND step = s.step) GROUP BY prompt"
+          " ORDER BY prompt", &error);
+  g_assert_no_error (error);
+  int n = 0;
+  for (; sqlite3_step (rows) == SQLITE_ROW; n++)
+    {
+      if (!gaps)
+        g_assert_cmpint (sqlite3_column_int (rows, 0), ==, n);
+      g_assert_cmpint (sqlite3_column_int (rows, 1), ==, samples);
+      g_assert_cmpint (sqlite3_column_int (rows, 2), ==, samples);
+      g_assert_cmpint (sqlite3_column_int (rows, 3), ==, 1);
+    }
+  return n;
 }

@@ -37,6 +37,14 @@ void engine_wait_for_file (Engine *engine, GSubprocess *process, const char *nam
 /* Waits until state.json of the run tells this phase. */
 void engine_wait_for_phase (Engine *engine, GSubprocess *process, const char *run, const char *phase);
 
+/* Worker processes of a run by its controller: array of gint64, in the order of their numbers. */
+GArray *engine_workers (GSubprocess *controller);
+/* Waits until all of them are gone. */
+void assert_gone (const GArray *pids);
+/* Each prompt of the numbers 0 .. n-1 was trained in one step, all of its samples once; later attempts supersede what
+ * earlier ones did in the same steps. Returns the number of prompts of all steps. */
+int engine_assert_trained_once (Engine *engine, const char *run, int samples, gboolean gaps);
+
 char *engine_path (Engine *engine, const char *name);
 char *engine_read (Engine *engine, const char *name);
 void engine_write (Engine *engine, const char *name, const char *text);

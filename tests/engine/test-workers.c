@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <string.h>
 
-#include "engine/core/process.h"
 #include "tests/engine/harness.h"
 
 static void
@@ -76,40 +75,6 @@ test_resume (Engine *engine, gconstpointer data)
 #define LONG "$SPECS/grpo.spec --set rollout.prompts_per_step=64 --set schedule.steps=2000 --set eval.every=off " \
              "--set checkpoint.every=1 --set checkpoint.keep=2 --set placement.workers=2 "
 
-/* Processes of the run beside the controller, by the folder in their command line. */
-static GArray *
-find_workers (gint64 controller)
-{
-  GArray *pids = g_array_new (FALSE, FALSE, sizeof (gint64));
-  g_autofree char *wanted = g_strdup_printf ("%" G_GINT64_FORMAT, controller);
-  g_autoptr (GDir) dir = g_dir_open ("/proc", 0, NULL);
-  const char *name;
-  while ((name = g_dir_read_name (dir)))
-    {
-      g_autofree char *path = g_build_filename ("/proc", name, "cmdline", NULL), *text = NULL;
-      gsize length = 0;
-      gint64 pid = g_ascii_strtoll (name, NULL, 10);
-      if (pid <= 0 || !g_file_get_contents (path, &text, &length, NULL) || length < 20)
-        continue;
-      const char *second = text + strlen (text) + 1;
-      if (g_str_equal (second, "worker") && g_str_equal (text + length - strlen (wanted) - 1, wanted))
-        g_array_append_val (pids, pid);
-    }
-  return pids;
-}
-
-static void
-assert_all_gone (const GArray *pids)
-{
-  for (guint i = 0; i < pids->len; i++)
-    for (int k = 0; plumb_process_start_time (g_array_index (pids, gint64, i)) != 0; k++)
-      {
-        if (k > 1000)
-          g_error ("worker %d is left behind", (int) g_array_index (pids, gint64, i));
-        g_usleep (G_USEC_PER_SEC / 100);
-      }
-}
-
 static GArray *
 start_long (Engine *engine, GSubprocess **process, const char *more)
 {
@@ -120,7 +85,7 @@ start_long (Engine *engine, GSubprocess **process, const char *more)
   g_setenv ("XDG_RUNTIME_DIR", sockets, TRUE);
   *process = engine_start (engine, line);
   engine_wait_for_file (engine, *process, "run/checkpoints/step-000002");
-  GArray *workers = find_workers (g_ascii_strtoll (g_subprocess_get_identifier (*process), NULL, 10));
+  GArray *workers = engine_workers (*process);
   g_assert_cmpuint (workers->len, ==, 2);
   return workers;
 }
@@ -149,7 +114,7 @@ test_stop (Engine *engine, gconstpointer data)
   g_assert_cmpstr (engine->out, ==, "700\n");
   g_assert_cmpint (engine_call (engine, "stop run"), ==, 0);
   g_assert_cmpint (engine_wait (process), ==, 0);
-  assert_all_gone (workers);
+  assert_gone (workers);
   assert_no_sockets (engine);
 }
 
@@ -163,7 +128,7 @@ test_interrupt (Engine *engine, gconstpointer data)
     kill ((pid_t) g_array_index (workers, gint64, i), SIGINT);
   g_subprocess_send_signal (process, SIGINT);
   g_assert_cmpint (engine_wait (process), ==, 0);
-  assert_all_gone (workers);
+  assert_gone (workers);
 }
 
 static void
@@ -173,7 +138,7 @@ test_controller_dies (Engine *engine, gconstpointer data)
   g_autoptr (GArray) workers = start_long (engine, &process, "");
   g_subprocess_send_signal (process, SIGKILL);
   g_assert_cmpint (engine_wait (process), ==, -SIGKILL);
-  assert_all_gone (workers);
+  assert_gone (workers);
   go_on (engine);
 }
 
@@ -194,7 +159,7 @@ test_worker_dies (Engine *engine, gconstpointer data)
       g_autoptr (GArray) workers = start_long (engine, &process, "");
       kill ((pid_t) g_array_index (workers, gint64, victim), SIGKILL);
       g_assert_cmpint (engine_wait (process), ==, 5);
-      assert_all_gone (workers);
+      assert_gone (workers);
       g_autofree char *said = engine_read (engine, "started.txt");
       g_autofree char *name
           = g_strdup_printf ("(process %d) was killed by signal 9", (int) g_array_index (workers, gint64, victim));
@@ -212,7 +177,7 @@ test_worker_hangs (Engine *engine, gconstpointer data)
   g_autoptr (GArray) workers = start_long (engine, &process, "--set placement.timeout=2");
   kill ((pid_t) g_array_index (workers, gint64, 1), SIGSTOP);
   g_assert_cmpint (engine_wait (process), ==, 5);
-  assert_all_gone (workers);
+  assert_gone (workers);
   g_autofree char *said = engine_read (engine, "started.txt");
   assert_has (said, "has said nothing for 2 s in phase ");
   assert_event (engine, "worker-lost", "placement.timeout");

@@ -1,0 +1,483 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The controller's side of generating ahead: which prompts are given out, which are trained next, and what becomes of
+ * them where the worker is lost. */
+
+#define G_LOG_DOMAIN "plumbline"
+
+#include "config.h"
+
+#include <string.h>
+
+#include "engine/comm/weight-board.h"
+#include "engine/core/error.h"
+#include "engine/run/ahead-queue.h"
+#include "engine/run/ahead.h"
+#include "engine/run/completions.h"
+
+#define QUEUE_FILE "ahead.bin"
+#define MOST_RESTARTS 3 /* of the worker, in one run */
+
+/* What the worker counted since it was started. */
+typedef struct
+{
+  gint64 tokens, passes, rows, prefill, shared;
+  double kv_used, idle, sync, busy;
+} Counts;
+
+struct _PlumbAhead
+{
+  PlumbAheadQueue *queue;
+  PlumbSharedMemory *board;
+  GVariant *settings; /* body of OPEN */
+  gboolean streaming; /* the worker generates */
+  int in_hand;        /* prompts taken and not trained yet */
+  int restarts;
+  gint64 arrived;     /* monotonic: groups came last */
+  gint64 renewed;     /* groups that were too old when their turn came, and were generated again */
+  double waited;      /* seconds of this step in which the trainers had nothing to do */
+  Counts now, before; /* at the last message, and at the last take */
+  GError *bad;        /* a message that does not fit */
+};
+
+void
+plumb_ahead_free (PlumbAhead *self)
+{
+  if (!self)
+    return;
+  plumb_ahead_queue_free (self->queue);
+  plumb_shared_memory_free (self->board);
+  g_clear_pointer (&self->settings, g_variant_unref);
+  g_clear_error (&self->bad);
+  g_free (self);
+}
+
+static void
+read_counts (Counts *c, GVariant *body)
+{
+  g_variant_lookup (body, "tokens", "x", &c->tokens);
+  g_variant_lookup (body, "passes", "x", &c->passes);
+  g_variant_lookup (body, "decode-rows", "x", &c->rows);
+  g_variant_lookup (body, "prefill-tokens", "x", &c->prefill);
+  g_variant_lookup (body, "shared-tokens", "x", &c->shared);
+  g_variant_lookup (body, "kv-used", "d", &c->kv_used);
+  g_variant_lookup (body, "seconds-idle", "d", &c->idle);
+  g_variant_lookup (body, "seconds-sync", "d", &c->sync);
+  g_variant_lookup (body, "seconds-busy", "d", &c->busy);
+}
+
+static void
+take_groups (GVariant *body, gpointer data)
+{
+  PlumbRun *run = data;
+  PlumbAhead *self = run->ahead;
+  self->arrived = g_get_monotonic_time ();
+  run->status->progressed = plumb_telemetry_now (run->telemetry);
+  read_counts (&self->now, body);
+  if (!self->bad)
+    plumb_ahead_queue_accept (self->queue, body, &self->bad);
+}
+
+static gboolean
+open_worker (PlumbRun *run, GError **error)
+{
+  g_autoptr (GVariant) answer
+      = plumb_crew_ask_ahead (run->crew, PLUMB_MESSAGE_OPEN, run->ahead->settings, error);
+  return answer != NULL;
+}
+
+/* The GPU after those of the trainers where there is one; else the one of the last of them. */
+static char *
+choose_device (PlumbRun *run, const PlumbWorkerSettings *settings)
+{
+  guint64 first = 0;
+  if (!plumb_spec_is_auto (run->spec, "placement.rollout"))
+    return g_strdup (plumb_spec_get_text (run->spec, "placement.rollout"));
+  if (!settings->device || !g_str_has_prefix (settings->device, "cuda:")
+      || !g_ascii_string_to_unsigned (settings->device + strlen ("cuda:"), 10, 0, G_MAXINT, &first, NULL))
+    return g_strdup (settings->device);
+  guint64 last = first + (guint64) plumb_crew_size (run->crew) - 1;
+  g_autofree char *next = g_strdup_printf ("cuda:%" G_GUINT64_FORMAT, last + 1);
+  g_autoptr (PlumbDevice) device = plumb_device_open (next, 1 << 20, NULL);
+  return device ? g_steal_pointer (&next) : g_strdup_printf ("cuda:%" G_GUINT64_FORMAT, last);
+}
+
+gboolean
+plumb_run_ahead_open (PlumbRun *run, const PlumbWorkerSettings *settings, guint64 weight_bytes, GError **error)
+{
+  PlumbAhead *self = run->ahead = g_new0 (PlumbAhead, 1);
+  PlumbWorkerSettings own = *settings;
+  g_autofree char *device = choose_device (run, settings);
+  own.ahead = TRUE;
+  own.device = device;
+  own.reference = own.critic = own.reward = own.comm = NULL;
+  own.rank = 0;
+  own.ranks = 1;
+  self->settings = g_variant_ref_sink (plumb_worker_settings_to_body (&own));
+  self->queue = plumb_ahead_queue_new ((int) plumb_spec_get_integer (run->spec, "rollout.samples"),
+                                       (int) plumb_tokenizer_vocab_size (run->tokenizer));
+  self->board = plumb_weight_board_memory_new (weight_bytes, error);
+  if (!self->board)
+    return FALSE;
+  plumb_crew_set_groups (run->crew, take_groups, run);
+  return open_worker (run, error);
+}
+
+static PlumbAsk
+ask_of (PlumbRun *run)
+{
+  return (PlumbAsk){
+    .set = run->train,
+    .samples = (int) plumb_spec_get_integer (run->spec, "rollout.samples"),
+    .temperature = plumb_spec_get_real (run->spec, "rollout.temperature"),
+    .purpose = PLUMB_RANDOM_ROLLOUT,
+  };
+}
+
+/* The policy's weights go up under the number of steps that made them. */
+static gboolean
+publish (PlumbRun *run, GError **error)
+{
+  g_autoptr (GVariantDict) body = g_variant_dict_new (NULL);
+  g_variant_dict_insert (body, "board", "s", plumb_shared_memory_path (run->ahead->board));
+  g_variant_dict_insert (body, "version", "t", (guint64) run->position.step);
+  g_autoptr (GVariant) answer = plumb_crew_ask (run->crew, PLUMB_MESSAGE_PUBLISH, g_variant_dict_end (body), error);
+  return answer != NULL;
+}
+
+static gboolean
+begin_stream (PlumbRun *run, GError **error)
+{
+  g_auto (PlumbPrompts) none = { 0 };
+  PlumbAsk ask = ask_of (run);
+  plumb_prompts_init (&none, ask.samples);
+  g_autoptr (GVariant) sampling = g_variant_ref_sink (plumb_prompts_to_body (run, &none, &ask, 0, 0));
+  g_autoptr (GVariantDict) body = g_variant_dict_new (sampling);
+  g_variant_dict_insert (body, "board", "s", plumb_shared_memory_path (run->ahead->board));
+  g_variant_dict_insert (body, "partial", "b", plumb_spec_get_boolean (run->spec, "rollout.partial"));
+  g_autoptr (GVariant) answer
+      = plumb_crew_ask_ahead (run->crew, PLUMB_MESSAGE_STREAM, g_variant_dict_end (body), error);
+  run->ahead->streaming = answer != NULL;
+  run->ahead->now = run->ahead->before = (Counts){ 0 };
+  return answer != NULL;
+}
+
+/* Sends every prompt that waits to be submitted. */
+static gboolean
+submit (PlumbRun *run, GError **error)
+{
+  PlumbAheadQueue *queue = run->ahead->queue;
+  g_auto (PlumbPrompts) prompts = { 0 };
+  PlumbAsk ask = ask_of (run);
+  plumb_prompts_init (&prompts, ask.samples);
+  for (guint i = 0; i < queue->groups->len; i++)
+    {
+      PlumbAheadGroup *group = plumb_ahead_queue_get (queue, i);
+      if (group->since > 0 || group->completions.n > 0)
+        continue;
+      PlumbDataRow *row = plumb_data_set_get (run->train, group->row, error);
+      if (!row)
+        return FALSE;
+      plumb_prompts_add (&prompts, (gpointer) row->prompt_ids->data, row->prompt_ids->len, group->ordinal, 0);
+      plumb_data_row_free (row);
+      group->since = g_get_monotonic_time ();
+    }
+  if (prompts.ordinals->len > 0)
+    plumb_crew_tell_ahead (run->crew, PLUMB_MESSAGE_SUBMIT,
+                           plumb_prompts_to_body (run, &prompts, &ask, 0, prompts.ordinals->len));
+  return TRUE;
+}
+
+/* Gives out prompts up to the bound; none that the steps which are left will not train. */
+static gboolean
+fill (PlumbRun *run, GError **error)
+{
+  PlumbAhead *self = run->ahead;
+  gint64 each = plumb_spec_get_integer (run->spec, "rollout.prompts_per_step");
+  gint64 most = (plumb_spec_get_integer (run->spec, "rollout.max_staleness") + 1) * each;
+  if (!plumb_spec_get_boolean (run->spec, "algorithm.dynamic_sampling"))
+    most = MIN (most, (run->steps[PLUMB_STAGE_ONLINE] - run->position.stage_step) * each);
+  while ((gint64) self->queue->groups->len + self->in_hand < most)
+    plumb_ahead_queue_push (self->queue, run->position.ordinal++, plumb_data_cursor_next (run->cursor));
+  return submit (run, error);
+}
+
+/* A worker was lost: told, and its prompts wait to be given out again. Too many losses end the run. */
+static gboolean
+count_loss (PlumbRun *run, const char *loss, GError **error)
+{
+  PlumbAhead *self = run->ahead;
+  PlumbAheadQueue *queue = self->queue;
+  guint again = queue->groups->len - plumb_ahead_queue_finished (queue);
+  self->streaming = FALSE;
+  if (++self->restarts > MOST_RESTARTS)
+    {
+      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED,
+                   "%s; the worker that generates was lost %d times in this run, which ends it. It can go on from its "
+                   "last checkpoint with --resume", loss, self->restarts);
+      return FALSE;
+    }
+  plumb_telemetry_event (run->telemetry, PLUMB_EVENT_WARNING, "rollout-lost", run->position.step,
+                         "%s; another one takes its place (%d of %d), and %u prompts are generated again", loss,
+                         self->restarts, MOST_RESTARTS, again);
+  plumb_progress_say (run->progress, "%s; another one takes its place, and %u prompts are generated again", loss,
+                      again);
+  for (guint i = 0; i < queue->groups->len; i++)
+    if (plumb_ahead_queue_get (queue, i)->completions.n == 0)
+      plumb_ahead_queue_forget (plumb_ahead_queue_get (queue, i));
+  return TRUE;
+}
+
+/* Another worker takes the place of a lost one, as often as may be. */
+static gboolean
+recover (PlumbRun *run, const char *loss, GError **error)
+{
+  g_autofree char *told = g_strdup (loss);
+  for (;;)
+    {
+      g_autoptr (GError) failure = NULL;
+      if (!count_loss (run, told, error))
+        return FALSE;
+      if (plumb_crew_restart_ahead (run->crew, &failure) && open_worker (run, &failure) && begin_stream (run, &failure))
+        return submit (run, error);
+      const char *again = plumb_crew_ahead_loss (run->crew, TRUE);
+      if (!again)
+        {
+          g_propagate_error (error, g_steal_pointer (&failure));
+          return FALSE;
+        }
+      g_free (told);
+      told = g_strdup (again);
+    }
+}
+
+/* The worker starts with the weights as they are now, and with what a checkpoint brought. */
+static gboolean
+start (PlumbRun *run, GError **error)
+{
+  g_autoptr (GError) failure = NULL;
+  if (run->ahead->streaming)
+    return TRUE;
+  if (!publish (run, error))
+    return FALSE;
+  if (begin_stream (run, &failure))
+    return TRUE;
+  const char *loss = plumb_crew_ahead_loss (run->crew, TRUE);
+  if (loss)
+    return recover (run, loss, error);
+  g_propagate_error (error, g_steal_pointer (&failure));
+  return FALSE;
+}
+
+/* The prompts that the worker has and has not finished: when the first was given out, or 0. */
+static gint64
+waiting_since (const PlumbAheadQueue *queue)
+{
+  for (guint i = 0; i < queue->groups->len; i++)
+    if (plumb_ahead_queue_get (queue, i)->completions.n == 0)
+      return plumb_ahead_queue_get (queue, i)->since;
+  return 0;
+}
+
+static gboolean
+check_worker (PlumbRun *run, GError **error)
+{
+  PlumbAhead *self = run->ahead;
+  gint64 since = waiting_since (self->queue);
+  double limit = plumb_spec_get_real (run->spec, "rollout.timeout");
+  double seconds = since > 0 ? (double) (g_get_monotonic_time () - MAX (since, self->arrived)) / G_USEC_PER_SEC : 0;
+  if (self->bad)
+    {
+      g_propagate_error (error, g_steal_pointer (&self->bad));
+      return FALSE;
+    }
+  const char *loss = plumb_crew_ahead_loss (run->crew, since > 0);
+  if (loss)
+    return recover (run, loss, error);
+  if (limit <= 0 || seconds <= limit)
+    return TRUE;
+  g_autofree char *late
+      = g_strdup_printf ("no completion has come for %.0f s (rollout.timeout), so the worker that generates is given up",
+                         seconds);
+  return recover (run, late, error);
+}
+
+/* A group whose turn has come but which is too old, since the bound was lowered or the run went back to a checkpoint, is
+ * generated again; it is never trained. */
+static gboolean
+renew_old (PlumbRun *run, int prompts, GError **error)
+{
+  PlumbAhead *self = run->ahead;
+  gint64 bound = plumb_spec_get_integer (run->spec, "rollout.max_staleness"), found = 0;
+  for (int i = 0; i < prompts && i < (int) self->queue->groups->len; i++)
+    {
+      PlumbAheadGroup *group = plumb_ahead_queue_get (self->queue, (guint) i);
+      gint64 version = plumb_ahead_group_version (group);
+      if (group->completions.n == 0 || (run->position.step - version <= bound && version <= run->position.step))
+        continue;
+      plumb_ahead_queue_forget (group);
+      found++;
+    }
+  if (found == 0)
+    return TRUE;
+  self->renewed += found;
+  plumb_telemetry_event (run->telemetry, PLUMB_EVENT_INFO, "rollout-old", run->position.step,
+                         "%" G_GINT64_FORMAT " prompts are generated again: their completions are older than "
+                         "rollout.max_staleness allows", found);
+  return submit (run, error);
+}
+
+static gboolean
+await (PlumbRun *run, int prompts, GError **error)
+{
+  double begin = plumb_telemetry_now (run->telemetry);
+  gboolean ok = TRUE;
+  plumb_run_begin_phase (run, "generate");
+  do
+    {
+      while (ok && (int) plumb_ahead_queue_ready (run->ahead->queue) < prompts)
+        ok = check_worker (run, error) && plumb_crew_wait (run->crew, error);
+      ok = ok && renew_old (run, prompts, error);
+    }
+  while (ok && (int) plumb_ahead_queue_ready (run->ahead->queue) < prompts);
+  plumb_run_end_phase (run);
+  run->ahead->waited += plumb_telemetry_now (run->telemetry) - begin;
+  return ok;
+}
+
+/* What the worker did since the last batch. */
+static void
+take_counts (PlumbAhead *self, PlumbBatch *batch)
+{
+  const Counts *now = &self->now, *before = &self->before;
+  batch->generated = now->tokens - before->tokens;
+  batch->prefill = now->prefill - before->prefill;
+  batch->shared = now->shared - before->shared;
+  batch->kv_used = now->kv_used;
+  batch->running = (double) (now->rows - before->rows) / (double) MAX (1, now->passes - before->passes);
+  batch->seconds = now->busy - before->busy;
+}
+
+PlumbBatch *
+plumb_run_ahead_take (PlumbRun *run, int prompts, gsize *rows, gint64 *first_ordinal, GError **error)
+{
+  PlumbAhead *self = run->ahead;
+  g_auto (PlumbCompletions) completions = { 0 };
+  g_autoptr (PlumbBatch) batch = g_new0 (PlumbBatch, 1);
+  if (!start (run, error) || !fill (run, error) || !await (run, prompts, error))
+    return NULL;
+  batch->prompts = prompts;
+  batch->samples = self->queue->samples;
+  batch->data = g_new0 (PlumbDataRow *, prompts);
+  batch->ordinals = g_new (gint64, prompts);
+  *first_ordinal = plumb_ahead_queue_get (self->queue, 0)->ordinal;
+  for (int p = 0; p < prompts; p++)
+    {
+      PlumbAheadGroup *group = plumb_ahead_queue_get (self->queue, (guint) p);
+      rows[p] = group->row;
+      batch->ordinals[p] = group->ordinal;
+      batch->data[p] = plumb_data_set_get (run->train, group->row, error);
+      if (!batch->data[p])
+        return NULL;
+      plumb_completions_join (&completions, &group->completions);
+    }
+  take_counts (self, batch);
+  if (!plumb_run_fill_batch (run, batch, &completions, error))
+    return NULL;
+  self->before = self->now;
+  plumb_ahead_queue_drop (self->queue, (guint) prompts);
+  self->in_hand += prompts;
+  return g_steal_pointer (&batch);
+}
+
+void
+plumb_run_ahead_reject (PlumbRun *run, int prompts)
+{
+  run->ahead->in_hand -= prompts;
+}
+
+gboolean
+plumb_run_ahead_go_on (PlumbRun *run, GError **error)
+{
+  PlumbAhead *self = run->ahead;
+  double begin = plumb_telemetry_now (run->telemetry);
+  self->in_hand = 0;
+  plumb_run_begin_phase (run, "sync");
+  gboolean ok = check_worker (run, error) && publish (run, error);
+  if (ok)
+    plumb_crew_tell_ahead (run->crew, PLUMB_MESSAGE_WEIGHTS, NULL);
+  ok = ok && fill (run, error);
+  plumb_run_end_phase (run);
+  plumb_run_point (run, "time/sync", plumb_telemetry_now (run->telemetry) - begin);
+  return ok;
+}
+
+void
+plumb_run_ahead_record (PlumbRun *run, const struct plumb_experience *e)
+{
+  PlumbAhead *self = run->ahead;
+  gint64 trained = run->position.step - 1, tokens = 0, old = 0, most = 0;
+  double sum = 0;
+  for (int t = 0; t < e->tokens; t++)
+    {
+      if (!e->mask[t])
+        continue;
+      gint64 age = trained - e->version[t];
+      sum += (double) age;
+      most = MAX (most, age);
+      old += age > 0;
+      tokens++;
+    }
+  plumb_run_point (run, "rollout/staleness_mean", sum / (double) MAX (1, tokens));
+  plumb_run_point (run, "rollout/staleness_max", (double) most);
+  plumb_run_point (run, "rollout/old_tokens", (double) old / (double) MAX (1, tokens));
+  plumb_run_point (run, "rollout/ready", plumb_ahead_queue_finished (self->queue));
+  plumb_run_point (run, "rollout/renewed", (double) self->renewed);
+  plumb_run_point (run, "rollout/idle", self->now.idle);
+  plumb_run_point (run, "time/idle", self->waited);
+  self->waited = 0;
+}
+
+gboolean
+plumb_run_ahead_save (PlumbRun *run, const char *folder, GError **error)
+{
+  if (!run->ahead)
+    return TRUE;
+  g_autofree char *path = g_build_filename (folder, QUEUE_FILE, NULL);
+  g_autoptr (GBytes) bytes = plumb_ahead_queue_to_bytes (run->ahead->queue);
+  return g_file_set_contents_full (path, g_bytes_get_data (bytes, NULL), (gssize) g_bytes_get_size (bytes),
+                                   G_FILE_SET_CONTENTS_CONSISTENT | G_FILE_SET_CONTENTS_DURABLE, 0644, error);
+}
+
+/* Prompts of the queue lie in the data, and come before the next one that is given out. */
+static gboolean
+check_queue (PlumbRun *run, const char *path, GError **error)
+{
+  const PlumbAheadQueue *queue = run->ahead->queue;
+  gsize rows = plumb_data_set_n_rows (run->train);
+  guint n = queue->groups->len;
+  gboolean ok = n == 0 || plumb_ahead_queue_get (queue, n - 1)->ordinal + 1 == run->position.ordinal;
+  for (guint i = 0; i < n && ok; i++)
+    ok = plumb_ahead_queue_get (queue, i)->row < rows;
+  if (!ok)
+    g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
+                 "%s: its prompts are not those of this run; continue from an older checkpoint by removing this one", path);
+  return ok;
+}
+
+gboolean
+plumb_run_ahead_load (PlumbRun *run, const char *folder, GError **error)
+{
+  g_autofree char *path = g_build_filename (folder, QUEUE_FILE, NULL), *data = NULL;
+  gsize length = 0;
+  if (!run->ahead || run->position.stage != PLUMB_STAGE_ONLINE)
+    return TRUE;
+  plumb_ahead_queue_drop (run->ahead->queue, run->ahead->queue->groups->len);
+  if (!g_file_get_contents (path, &data, &length, error))
+    return FALSE;
+  g_autoptr (GBytes) bytes = g_bytes_new_take (g_steal_pointer (&data), length);
+  if (plumb_ahead_queue_from_bytes (run->ahead->queue, bytes, error))
+    return check_queue (run, path, error);
+  g_prefix_error (error, "%s: ", path);
+  return FALSE;
+}
