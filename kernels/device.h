@@ -25,7 +25,7 @@
 extern "C" {
 #endif
 
-#define DEV_VERSION 2u
+#define DEV_VERSION 3u
 
 /* Keys are visited in tiles of this many; a page of the KV cache is a multiple of it, so paged and
  * contiguous keys give equal bits. */
@@ -120,6 +120,18 @@ struct dev_qkv
   const float *rope_sin; // (positions, D / 2)
 };
 
+/* A residual addition with its norm, as add_norm_forward takes it. */
+struct dev_norm
+{
+  float *sum;         // (T, width)
+  void *out;          // (T, width) of type
+  float *rstd;        // (T)
+  const float *x;     // (T, width)
+  const void *delta;  // (T, width) of type, or NULL
+  const void *weight; // (width) of type
+  float eps;
+};
+
 /* A weight matrix of a linear layer, y = x W^T. `packed` is a copy in the backend's own layout made by
  * `pack`, or NULL; it never changes a result, only the time. */
 struct dev_matrix
@@ -144,6 +156,33 @@ struct dev_random
 {
   uint32_t counter[3];
 };
+
+/* How tokens are drawn from n rows of logits: repetition penalty, temperature, top-k, top-p and min-p, in this order. A
+ * filter that is 0 does nothing. */
+struct dev_sampling
+{
+  float temperature; // 0: the first greatest logit
+  int top_k;         // the greatest so many, and what equals the last of them
+  float top_p;       // the greatest that together reach this share
+  float min_p;       // those of at least this share of the greatest
+  uint64_t seed;
+  const struct dev_random *random; // (n)
+  const int32_t *forbidden;        // ids that rows with ban[i] != 0 do not get; at most 64, or NULL
+  int n_forbidden;
+  const uint8_t *ban; // (n) or NULL
+  /* Logits of ids that were seen are divided by the penalty where positive, else multiplied. Row seen_rows[i] of `seen`
+   * has a bit per id, and gains the one that is drawn; NULL: no penalty. */
+  float repetition_penalty;
+  uint32_t *seen;           // (rows, seen_stride)
+  const int32_t *seen_rows; // (n); different, but for rows whose tokens nobody wants
+  int seen_stride;          // words of 32 ids
+};
+
+static inline bool
+dev_sampling_is_filtered (const struct dev_sampling *s)
+{
+  return s->top_k > 0 || (s->top_p > 0 && s->top_p < 1) || s->min_p > 0 || s->seen;
+}
 
 struct dev_ops
 {
@@ -268,6 +307,15 @@ struct dev_ops
   void (*swiglu_backward) (struct dev_context *, void *dgate_up, const void *dact, const void *gate_up,
                            int t, int width, enum dev_type type);
 
+  /* add_norm_forward, linear_forward and qkv_forward in one call, which leaves what they leave: where few tokens are
+   * decoded the launches cost more than the arithmetic. `w` is (heads + 2 groups) head_size rows of width. */
+  void (*norm_qkv_forward) (struct dev_context *, const struct dev_norm *, void *raw, void *q, const struct dev_kv *kv,
+                            const struct dev_matrix *w, const struct dev_qkv *, const struct dev_attention *,
+                            const struct dev_batch *, enum dev_type type);
+  /* The same for add_norm_forward, linear_forward and swiglu_forward; w has 2 F rows, act is (T, F). */
+  void (*norm_swiglu_forward) (struct dev_context *, const struct dev_norm *, void *act, void *gate_up,
+                               const struct dev_matrix *w, int t, enum dev_type type);
+
   /* Vocabulary head: for row i of h (n, width), logits z = W h_i / temperature,
    * logp[i] = z_target - log sum exp z, entropy[i] = log sum exp z - sum softmax (z) z, in nats.
    * Logits exist for a chunk of rows at a time, in the workspace. Entries at and above `vocabulary` rows
@@ -289,13 +337,11 @@ struct dev_ops
   /* logits (n, vocabulary) float of a few rows, for inspection. */
   void (*head_logits) (struct dev_context *, float *logits, const void *h, const struct dev_matrix *w,
                        int n, enum dev_type type);
-  /* tokens[i] sampled from softmax (z) by Gumbel-max with Philox4x32-10 (Salmon et al. 2011), or the
-   * first greatest logit where temperature is 0; logp[i] as head_forward gives it (at temperature 1 for
-   * greedy). Ids of `forbidden` (NULL or n_forbidden ids) are never chosen for rows with ban[i] != 0. */
+  /* tokens[i] sampled from softmax (z) by Gumbel-max with Philox4x32-10 (Salmon et al. 2011), or the first
+   * greatest logit where temperature is 0; logp[i] as head_forward gives it (at temperature 1 for greedy), with
+   * filters that of the filtered distribution. */
   void (*head_sample) (struct dev_context *, int32_t *tokens, float *logp, const void *h,
-                       const struct dev_matrix *w, float temperature, uint64_t seed,
-                       const struct dev_random *random, const int32_t *forbidden, int n_forbidden,
-                       const uint8_t *ban, int n, enum dev_type type);
+                       const struct dev_matrix *w, const struct dev_sampling *, int n, enum dev_type type);
 
   /* values (n) = h (n, width) . weight (width); the score head of reward models and critics. */
   void (*value_forward) (struct dev_context *, float *values, const void *h, const void *weight, int n,

@@ -266,8 +266,9 @@ bench_head (Bench *b, int n, gboolean sample)
   b->ops->zero (b->context, statistics, (gsize) 5 * n * sizeof (float));
   if (sample)
     {
+      struct dev_sampling sampling = { .temperature = 1, .seed = 1, .random = random };
       TIME (b, name, operations, 0,
-            b->ops->head_sample (b->context, targets, statistics, h, w, 1, 1, random, NULL, 0, NULL, n, b->type));
+            b->ops->head_sample (b->context, targets, statistics, h, w, &sampling, n, b->type));
       return;
     }
   TIME (b, name, operations, 0,

@@ -47,14 +47,14 @@ cut_gradient (PlumbGradientBuffers *g, PlumbCutter *cutter, const PlumbModelConf
 }
 
 /* Most bytes of the description of a pass: ids, positions, slots and sources of tokens; offsets, contexts and pages of
- * sequences; rows, random counters and bans of what is sampled. */
+ * sequences; rows, random counters, bans and rows of the seen ids of what is sampled. */
 static gsize
 description_bytes (const PlumbBufferPlan *plan)
 {
   gsize t = (gsize) plan->tokens, s = (gsize) plan->sequences;
   gsize head = (gsize) (plan->head_rows ? plan->head_rows : plan->tokens);
   return 4 * dev_align (t * sizeof (gint32)) + dev_align ((s + 1) * sizeof (gint32)) + dev_align (s * sizeof (gint32))
-         + dev_align (s * (gsize) plan->table_stride * sizeof (gint32)) + dev_align (head * sizeof (gint32))
+         + dev_align (s * (gsize) plan->table_stride * sizeof (gint32)) + 2 * dev_align (head * sizeof (gint32))
          + dev_align (head * sizeof (struct dev_random)) + dev_align (head);
 }
 

@@ -115,6 +115,14 @@ gboolean plumb_model_logits (PlumbModel *model, PlumbBuffers *buffers, const gin
 /* Ids that sampled rows with ban[i] != 0 do not get; at most PLUMB_MAX_FORBIDDEN. */
 void plumb_model_forbid (PlumbBuffers *buffers, const gint32 *ids, int n);
 
+/* What narrows a distribution before a token is drawn; 0 of each: nothing. */
+typedef struct
+{
+  int top_k;
+  double top_p, min_p;
+  double repetition_penalty; /* 0 or 1: none */
+} PlumbFilters;
+
 /* Which tokens a queued pass samples; host arrays. */
 typedef struct
 {
@@ -125,6 +133,10 @@ typedef struct
   int n;
   double temperature;
   guint64 seed;
+  PlumbFilters filters;
+  guint32 *seen;           /* device memory of dev_sampling.seen, where there is a penalty */
+  const gint32 *seen_rows; /* (n) */
+  int seen_stride;
 } PlumbWanted;
 
 /* A pass that is queued again and again with equal sizes: recorded when it comes a second time. */

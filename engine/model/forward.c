@@ -138,18 +138,14 @@ block_forward (PlumbModel *model, PlumbBuffers *b, int i, const float *x, const 
   PlumbBlockBuffers *a = &b->block[i % b->blocks];
   struct dev_attention attention = attention_of (model, i);
   struct dev_qkv qkv = qkv_of (model, i);
-  int t = b->batch.tokens, width = model->config->width;
+  int t = b->batch.tokens;
   float eps = (float) model->config->norm_eps;
-  ops->add_norm_forward (context, a->sum1, a->norm1, a->rstd1, x, delta, w->input_norm, eps, t, width,
-                         model->type);
-  ops->linear_forward (context, a->raw, a->norm1, &w->qkv, t, model->type);
-  ops->qkv_forward (context, a->q, kv, a->raw, &qkv, &attention, &b->batch, model->type);
+  struct dev_norm input = { a->sum1, a->norm1, a->rstd1, x, delta, w->input_norm, eps };
+  struct dev_norm post = { a->sum2, a->norm2, a->rstd2, a->sum1, b->delta, w->post_norm, eps };
+  ops->norm_qkv_forward (context, &input, a->raw, a->q, kv, &w->qkv, &qkv, &attention, &b->batch, model->type);
   ops->attention_forward (context, a->attended, a->lse, a->q, kv, &attention, &b->batch, model->type);
   ops->linear_forward (context, b->delta, a->attended, &w->o, t, model->type);
-  ops->add_norm_forward (context, a->sum2, a->norm2, a->rstd2, a->sum1, b->delta, w->post_norm, eps, t,
-                         width, model->type);
-  ops->linear_forward (context, a->gate_up, a->norm2, &w->gate_up, t, model->type);
-  ops->swiglu_forward (context, a->act, a->gate_up, t, model->config->mlp, model->type);
+  ops->norm_swiglu_forward (context, &post, a->act, a->gate_up, &w->gate_up, t, model->type);
   ops->linear_forward (context, b->delta, a->act, &w->down, t, model->type);
 }
 
@@ -258,6 +254,7 @@ typedef struct
   gint32 *source, *rows;
   struct dev_random *random;
   guint8 *ban;
+  gint32 *seen_rows;
 } AskPlaces;
 
 static void
@@ -271,8 +268,21 @@ run_sampled_pass (PlumbModel *model, PlumbBuffers *b, const PlumbPass *pass, con
   if (ask->n == 0)
     return;
   ops->gather_rows (context, b->head_in, b->hidden, places->rows, ask->n, model->config->width, model->type);
-  ops->head_sample (context, b->tokens, b->token_log_probs, b->head_in, &model->head, (float) ask->temperature,
-                    ask->seed, places->random, b->forbidden, b->n_forbidden, places->ban, ask->n, model->type);
+  const PlumbFilters *filters = &ask->filters;
+  struct dev_sampling sampling = { .temperature = (float) ask->temperature,
+                                   .top_k = filters->top_k,
+                                   .top_p = (float) filters->top_p,
+                                   .min_p = (float) filters->min_p,
+                                   .seed = ask->seed,
+                                   .random = places->random,
+                                   .forbidden = b->forbidden,
+                                   .n_forbidden = b->n_forbidden,
+                                   .ban = places->ban,
+                                   .repetition_penalty = (float) filters->repetition_penalty,
+                                   .seen = ask->seen,
+                                   .seen_rows = places->seen_rows,
+                                   .seen_stride = ask->seen_stride };
+  ops->head_sample (context, b->tokens, b->token_log_probs, b->head_in, &model->head, &sampling, ask->n, model->type);
 }
 
 gboolean
@@ -289,6 +299,7 @@ plumb_model_queue (PlumbModel *model, PlumbBuffers *b, const PlumbPass *pass, co
   describe_copy (b, ask->rows, ask->n * sizeof (gint32), &places.rows);
   describe_copy (b, ask->random, ask->n * sizeof *ask->random, &places.random);
   describe_copy (b, ask->ban, ask->n, &places.ban);
+  describe_copy (b, ask->seen_rows, ask->n * sizeof (gint32), &places.seen_rows);
   send_description (b);
   if (recording)
     b->batch.max_context = pass->table_stride * pass->page_tokens; /* whatever the lengths will be */

@@ -5,12 +5,13 @@
 
 #include "engine/rollout/pass.h"
 
-#define N_INTEGERS 7
+#define N_INTEGERS 8
 
 static void
 list_integers (PlumbPassDraft *d, GArray **arrays[N_INTEGERS])
 {
-  GArray **all[N_INTEGERS] = { &d->ids, &d->source, &d->offsets, &d->contexts, &d->slots, &d->pages, &d->rows };
+  GArray **all[N_INTEGERS]
+      = { &d->ids, &d->source, &d->offsets, &d->contexts, &d->slots, &d->pages, &d->rows, &d->seen_rows };
   for (int i = 0; i < N_INTEGERS; i++)
     arrays[i] = all[i];
 }
@@ -64,18 +65,20 @@ plumb_pass_draft_add (PlumbPassDraft *d, const gint32 *ids, gint32 source, int f
 }
 
 int
-plumb_pass_draft_ask (PlumbPassDraft *d, const struct dev_random *random, gboolean ban)
+plumb_pass_draft_ask (PlumbPassDraft *d, const struct dev_random *random, gboolean ban, int seen)
 {
   gint32 row = (gint32) d->ids->len - 1;
+  gint32 seen_row = seen;
   guint8 banned = ban != FALSE;
   g_array_append_val (d->rows, row);
   g_array_append_vals (d->random, random, 1);
   g_array_append_val (d->ban, banned);
+  g_array_append_val (d->seen_rows, seen_row);
   return (int) d->rows->len - 1;
 }
 
 void
-plumb_pass_draft_pad (PlumbPassDraft *d, int rows, int page)
+plumb_pass_draft_pad (PlumbPassDraft *d, int rows, int page, int seen)
 {
   const struct dev_random random = { { 0, 0, 0 } };
   const gint32 id = 0;
@@ -84,7 +87,7 @@ plumb_pass_draft_pad (PlumbPassDraft *d, int rows, int page)
   while ((int) d->rows->len < rows)
     {
       plumb_pass_draft_add (d, &id, -1, 0, 1, pages);
-      plumb_pass_draft_ask (d, &random, FALSE);
+      plumb_pass_draft_ask (d, &random, FALSE, seen);
     }
 }
 
@@ -118,6 +121,7 @@ plumb_pass_draft_asked (const PlumbPassDraft *d, double temperature, guint64 see
     .rows = integers (d->rows),
     .random = (struct dev_random *) (void *) d->random->data,
     .ban = (guint8 *) d->ban->data,
+    .seen_rows = integers (d->seen_rows),
     .n = (int) d->rows->len,
     .temperature = temperature,
     .seed = seed,

@@ -30,6 +30,7 @@ typedef struct
   int done;      /* prompt tokens whose keys are in the cache */
   int row;       /* of its first sample among the sampled of the pass */
   GArray *pages; /* of int */
+  GArray *seen;  /* of int: rows of seen ids of its samples, once they are asked for */
 } Prompt;
 
 /* A sample being decoded; held by the running ones and by the flights that ask for it. */
@@ -42,6 +43,7 @@ typedef struct
   gint32 last;   /* its last token that the host knows */
   GArray *pages; /* of int */
   int reserved;  /* pages that it was promised in all, shared ones counted */
+  int seen;      /* row of the ids it has seen; -1: none, or given back */
 } Sample;
 
 /* A queued pass: whom its tokens belong to, and where the host gets them. */
@@ -78,6 +80,9 @@ struct _PlumbRollout
   int ahead;                   /* passes that may be in flight while the next is queued */
   int ladder[RUNGS];           /* numbers of rows that are recorded */
   PlumbRecording recordings[RUNGS];
+  struct dev_arena *seen; /* (max_running + 1, seen_stride) bits of the ids that samples have seen, under a penalty */
+  int seen_stride;        /* words; the last row is for samples that nobody wants */
+  GArray *free_seen;      /* of int: rows of it */
   PlumbRolloutStatistics statistics;
 };
 
@@ -98,6 +103,7 @@ prompt_free (gpointer data)
   Prompt *prompt = data;
   g_array_unref (prompt->prompt);
   g_array_unref (prompt->pages);
+  g_array_unref (prompt->seen);
   g_free (prompt);
 }
 
@@ -218,6 +224,7 @@ plumb_rollout_new (PlumbModel *model, const PlumbRolloutPlan *plan, GError **err
   plumb_rollout_plan_complete (&self->plan, config);
   self->filling = g_ptr_array_new_with_free_func (prompt_free);
   self->running = g_ptr_array_new_with_free_func (sample_release);
+  self->free_seen = g_array_new (FALSE, FALSE, sizeof (int));
   if (self->plan.page_tokens % DEV_KEY_TILE != 0)
     {
       g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
@@ -265,6 +272,8 @@ plumb_rollout_free (PlumbRollout *self)
   g_ptr_array_unref (self->filling);
   g_ptr_array_unref (self->running);
   self->model->device->ops->arena_free (self->cache);
+  self->model->device->ops->arena_free (self->seen);
+  g_array_unref (self->free_seen);
   plumb_buffers_free (self->buffers);
   plumb_kv_pages_free (self->pages);
   g_free (self->kv);
@@ -278,6 +287,60 @@ release_pages (PlumbRollout *self, GArray *pages)
   for (guint i = 0; i < pages->len; i++)
     plumb_kv_pages_release (self->pages, g_array_index (pages, int, i));
   g_array_set_size (pages, 0);
+}
+
+static gboolean
+has_penalty (const PlumbFilters *filters)
+{
+  return filters->repetition_penalty > 0 && filters->repetition_penalty != 1;
+}
+
+static void
+free_all_seen (PlumbRollout *self)
+{
+  g_array_set_size (self->free_seen, 0);
+  for (int i = self->plan.max_running - 1; i >= 0 && self->seen; i--)
+    g_array_append_val (self->free_seen, i);
+}
+
+/* Room for the ids that samples have seen, when a penalty first asks for it. */
+static gboolean
+make_seen (PlumbRollout *self, GError **error)
+{
+  self->seen_stride = (self->model->config->vocabulary + 31) / 32;
+  gsize bytes = (gsize) (self->plan.max_running + 1) * self->seen_stride * sizeof (guint32);
+  if (!self->seen)
+    self->seen = plumb_device_allocate (self->model->device, bytes, "the ids that samples have seen", error);
+  free_all_seen (self);
+  return self->seen != NULL;
+}
+
+/* Takes a row and writes the prompt's ids into it; queued, as what still writes to it for the sample before. */
+static int
+take_seen (PlumbRollout *self, const GArray *prompt)
+{
+  g_assert (self->free_seen->len > 0); /* no more samples are asked for than may run */
+  int row = g_array_index (self->free_seen, int, self->free_seen->len - 1);
+  gsize bytes = self->seen_stride * sizeof (guint32);
+  g_autofree guint32 *bits = g_malloc0 (bytes);
+  PlumbDevice *device = self->model->device;
+  g_array_set_size (self->free_seen, self->free_seen->len - 1);
+  for (guint i = 0; i < prompt->len; i++)
+    {
+      gint32 id = g_array_index (prompt, gint32, i);
+      if (id >= 0 && id < self->model->config->vocabulary)
+        bits[id / 32] |= 1u << id % 32;
+    }
+  device->ops->upload (device->context, (char *) device->ops->arena_base (self->seen) + row * bytes, bits, bytes);
+  return row;
+}
+
+static void
+release_seen (PlumbRollout *self, Sample *s)
+{
+  if (s->seen >= 0)
+    g_array_append_val (self->free_seen, s->seen);
+  s->seen = -1;
 }
 
 void
@@ -303,13 +366,21 @@ plumb_rollout_abort (PlumbRollout *self)
   g_queue_clear_full (&self->waiting, prompt_free);
   g_queue_clear_full (&self->finished, (GDestroyNotify) plumb_completion_free);
   self->promised = 0;
+  free_all_seen (self);
+}
+
+static gboolean
+same_filters (const PlumbFilters *a, const PlumbFilters *b)
+{
+  return a->top_k == b->top_k && a->top_p == b->top_p && a->min_p == b->min_p
+         && a->repetition_penalty == b->repetition_penalty;
 }
 
 gboolean
 plumb_rollout_begin (PlumbRollout *self, const PlumbSampling *sampling, GError **error)
 {
   if (sampling->temperature != self->sampling.temperature || sampling->seed != self->sampling.seed
-      || sampling->n_stop != self->sampling.n_stop)
+      || sampling->n_stop != self->sampling.n_stop || !same_filters (&sampling->filters, &self->sampling.filters))
     drop_recordings (self);
   self->sampling = *sampling;
   g_free (self->stop);
@@ -321,6 +392,8 @@ plumb_rollout_begin (PlumbRollout *self, const PlumbSampling *sampling, GError *
   memset (&self->statistics, 0, sizeof self->statistics);
   plumb_kv_pages_forget_peak (self->pages);
   plumb_model_forbid (self->buffers, self->stop, sampling->n_stop);
+  if (has_penalty (&sampling->filters) && !make_seen (self, error))
+    return FALSE;
   return plumb_model_pack (self->model, error);
 }
 
@@ -352,6 +425,7 @@ plumb_rollout_submit_from (PlumbRollout *self, const gint32 *prompt, int length,
       p->first_sample = first_sample + first;
       p->samples = MIN (samples - first, self->plan.max_running);
       p->pages = g_array_new (FALSE, FALSE, sizeof (int));
+      p->seen = g_array_new (FALSE, FALSE, sizeof (int));
       g_queue_push_tail (&self->waiting, p);
     }
   return TRUE;
@@ -423,12 +497,12 @@ extend_pages (PlumbRollout *self, GArray *pages, int tokens)
 
 /* Asks for a sample's next token after the pass's last row. */
 static int
-ask (PlumbRollout *self, PlumbPassDraft *pass, gint64 ordinal, int sample, int position, int generated)
+ask (PlumbRollout *self, PlumbPassDraft *pass, gint64 ordinal, int sample, int position, int generated, int seen)
 {
   struct dev_random random
       = { { (guint32) self->sampling.purpose << 24 | (guint32) sample, (guint32) ordinal,
             (guint32) position } };
-  return plumb_pass_draft_ask (pass, &random, generated + 1 < self->sampling.min_new_tokens);
+  return plumb_pass_draft_ask (pass, &random, generated + 1 < self->sampling.min_new_tokens, seen);
 }
 
 /* A token of each running sample; those that have asked for their last token stop running. */
@@ -443,11 +517,15 @@ add_running (PlumbRollout *self, PlumbPassDraft *pass, Flight *flight)
       gboolean known = (int) s->completion->ids->len == s->asked;
       extend_pages (self, s->pages, position + 1);
       plumb_pass_draft_add (pass, known ? &s->last : NULL, s->row, position, 1, s->pages);
-      s->row = ask (self, pass, s->completion->ordinal, s->completion->sample, position + 1, s->asked);
+      s->row = ask (self, pass, s->completion->ordinal, s->completion->sample, position + 1, s->asked,
+                    s->seen);
       s->asked++;
       g_ptr_array_add (flight->samples, g_rc_box_acquire (s));
       if (s->prompt_length + s->asked >= longest_of (self, s->prompt_length))
-        sample_release (s);
+        {
+          release_seen (self, s);
+          sample_release (s);
+        }
       else
         self->running->pdata[kept++] = s;
     }
@@ -470,7 +548,11 @@ add_filling (PlumbRollout *self, PlumbPassDraft *pass)
       self->statistics.prefill_tokens += n;
       p->row = (int) pass->rows->len;
       for (int k = 0; k < p->samples && p->done == (int) p->prompt->len; k++)
-        ask (self, pass, p->ordinal, p->first_sample + k, (int) p->prompt->len, 0);
+        {
+          int seen = has_penalty (&self->sampling.filters) ? take_seen (self, p->prompt) : -1;
+          g_array_append_val (p->seen, seen);
+          ask (self, pass, p->ordinal, p->first_sample + k, (int) p->prompt->len, 0, seen);
+        }
     }
 }
 
@@ -556,9 +638,12 @@ start_samples (PlumbRollout *self, const Prompt *p, Flight *flight)
       s->row = p->row + k;
       s->reserved = length / self->plan.page_tokens + each;
       s->pages = fork_pages (self, p);
+      s->seen = g_array_index (p->seen, int, k);
       g_ptr_array_add (flight->samples, s);
       if (length + 1 < longest_of (self, length))
         g_ptr_array_add (self->running, g_rc_box_acquire (s));
+      else
+        release_seen (self, s);
     }
   release_pages (self, p->pages);
 }
@@ -584,6 +669,7 @@ finish_sample (PlumbRollout *self, Sample *s)
 {
   self->promised -= s->reserved - (int) s->pages->len;
   release_pages (self, s->pages);
+  release_seen (self, s);
   g_queue_push_tail (&self->finished, g_steal_pointer (&s->completion));
 }
 
@@ -629,7 +715,7 @@ find_recording (PlumbRollout *self, PlumbPassDraft *pass)
   for (int i = 0; i < RUNGS && self->ladder[i] > 0; i++)
     if (self->ladder[i] >= (int) pass->rows->len)
       {
-        plumb_pass_draft_pad (pass, self->ladder[i], self->plan.pages);
+        plumb_pass_draft_pad (pass, self->ladder[i], self->plan.pages, self->plan.max_running);
         return &self->recordings[i];
       }
   return NULL;
@@ -654,6 +740,9 @@ take_off (PlumbRollout *self, gboolean *queued, GError **error)
   PlumbRecording *recording = decode ? find_recording (self, &draft) : NULL;
   PlumbPass pass = plumb_pass_draft_pass (&draft, self->kv);
   PlumbWanted asked = plumb_pass_draft_asked (&draft, self->sampling.temperature, self->sampling.seed);
+  asked.filters = self->sampling.filters;
+  asked.seen = has_penalty (&asked.filters) ? device->ops->arena_base (self->seen) : NULL;
+  asked.seen_stride = self->seen_stride;
   self->n_flights++;
   if (!plumb_model_queue (self->model, self->buffers, &pass, &asked, recording, flight->sampled, error))
     return FALSE;

@@ -33,6 +33,7 @@ typedef struct
   int n_stop;
   guint64 seed;
   PlumbRandomPurpose purpose;
+  PlumbFilters filters; /* log-probs are those of the filtered distribution */
 } PlumbSampling;
 
 typedef enum

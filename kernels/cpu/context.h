@@ -97,6 +97,11 @@ void cpu_attention_forward (struct dev_context *, void *, float *, const void *,
 void cpu_attention_backward (struct dev_context *, void *, void *, void *, const void *, const void *,
                              const float *, const void *, const struct dev_kv *,
                              const struct dev_attention *, const struct dev_batch *, enum dev_type);
+void cpu_norm_qkv_forward (struct dev_context *, const struct dev_norm *, void *, void *, const struct dev_kv *,
+                           const struct dev_matrix *, const struct dev_qkv *, const struct dev_attention *,
+                           const struct dev_batch *, enum dev_type);
+void cpu_norm_swiglu_forward (struct dev_context *, const struct dev_norm *, void *, void *,
+                              const struct dev_matrix *, int, enum dev_type);
 void cpu_swiglu_forward (struct dev_context *, void *, const void *, int, int, enum dev_type);
 void cpu_swiglu_backward (struct dev_context *, void *, const void *, const void *, int, int,
                           enum dev_type);
@@ -110,8 +115,10 @@ void cpu_head_both (struct dev_context *, float *, float *, float *, void *, flo
 void cpu_head_logits (struct dev_context *, float *, const void *, const struct dev_matrix *, int,
                       enum dev_type);
 void cpu_head_sample (struct dev_context *, int32_t *, float *, const void *, const struct dev_matrix *,
-                      float, uint64_t, const struct dev_random *, const int32_t *, int, const uint8_t *,
-                      int, enum dev_type);
+                      const struct dev_sampling *, int, enum dev_type);
+/* Scales logits z (n) of row `index` and leaves -INFINITY where nothing may be drawn; filter.c. */
+void cpu_filter_row (float *z, int n, const struct dev_sampling *, int index);
+void cpu_mark_seen (const struct dev_sampling *, int index, int token);
 void cpu_value_forward (struct dev_context *, float *, const void *, const void *, int, int,
                         enum dev_type);
 void cpu_value_backward (struct dev_context *, void *, float *, const float *, const void *, const void *,

@@ -232,13 +232,11 @@ pick_row (const float *z, int n, float inverse_temperature, bool greedy, const s
 }
 
 void
-cpu_head_sample (struct dev_context *context, int32_t *tokens, float *logp, const void *h,
-                 const struct dev_matrix *w, float temperature, uint64_t seed,
-                 const struct dev_random *random, const int32_t *forbidden, int n_forbidden,
-                 const uint8_t *ban, int n, enum dev_type type)
+cpu_head_sample (struct dev_context *context, int32_t *tokens, float *logp, const void *h, const struct dev_matrix *w,
+                 const struct dev_sampling *s, int n, enum dev_type type)
 {
-  bool greedy = temperature == 0;
-  float inverse = greedy ? 1.0f : 1.0f / temperature;
+  bool greedy = s->temperature == 0, filtered = dev_sampling_is_filtered (s);
+  float inverse = greedy || filtered ? 1.0f : 1.0f / s->temperature;
   for (int first = 0; first < n; first += CPU_HEAD_CHUNK)
     {
       int count = chunk_count (first, n);
@@ -248,12 +246,17 @@ cpu_head_sample (struct dev_context *context, int32_t *tokens, float *logp, cons
 #pragma omp parallel for num_threads(context->threads) schedule(static) if (count > 1)
       for (int i = 0; i < count; i++)
         {
+          int at = first + i;
           float *row = logits + (size_t) i * w->rows;
-          bool banned = ban && ban[first + i];
-          int token = pick_row (row, w->rows, inverse, greedy, greedy ? NULL : random + first + i, seed,
-                                forbidden, banned ? n_forbidden : 0);
-          tokens[first + i] = token;
-          logp[first + i] = row_statistics (row, inverse, token, w->rows).logp;
+          bool banned = s->ban && s->ban[at];
+          if (filtered)
+            cpu_filter_row (row, w->rows, s, at);
+          int token = pick_row (row, w->rows, inverse, greedy, greedy ? NULL : s->random + at, s->seed, s->forbidden,
+                                banned ? s->n_forbidden : 0);
+          tokens[at] = token;
+          logp[at] = row_statistics (row, inverse, token, w->rows).logp;
+          if (filtered)
+            cpu_mark_seen (s, at, token);
         }
     }
 }

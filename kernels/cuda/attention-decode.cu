@@ -135,6 +135,7 @@ struct decode_output
   float *lse;
   float *partial; // (S, H, splits, D + 2): sums, then greatest score and sum of weights
   int splits;
+  unsigned *tickets; // of each block's splits; the one that ends last merges them. NULL: merge_splits does
 };
 
 /* Merges the warps' results, in their order. */
@@ -194,6 +195,45 @@ finish_block (decode_rows<D> &own, float *shared, const decode_output &o, int64_
     }
 }
 
+/* Element d of a row from its splits, merged in their order. */
+template <int D>
+__device__ __forceinline__ void
+merge_element (const decode_output &o, int64_t row, int d, float scale)
+{
+  const float *partial = o.partial + row * o.splits * (D + 2);
+  float top = -INFINITY, sum = 0, value = 0;
+  for (int i = 0; i < o.splits; i++)
+    top = fmaxf (top, __ldcg (partial + i * (D + 2) + D));
+  for (int i = 0; i < o.splits; i++)
+    {
+      const float *from = partial + i * (D + 2);
+      float weight = exp2_fast (fmaf (__ldcg (from + D), scale, -top * scale));
+      sum += weight * __ldcg (from + D + 1);
+      value += weight * __ldcg (from + d);
+    }
+  o.out[row * D + d] = (bf16) (value / sum);
+  if (o.lse && d == 0)
+    o.lse[row] = (top * scale + log2f (sum)) * LN2;
+}
+
+/* The block whose partial results are the last of its splits merges them all. */
+template <int D>
+__device__ __forceinline__ void
+merge_if_last (const decode_output &o, int64_t first_row, int valid, float scale)
+{
+  __shared__ bool is_last;
+  __threadfence ();
+  __syncthreads ();
+  if (threadIdx.x == 0)
+    is_last = atomicInc (&o.tickets[blockIdx.x * gridDim.y + blockIdx.y], o.splits - 1) == (unsigned) o.splits - 1;
+  __syncthreads ();
+  if (!is_last)
+    return;
+  __threadfence ();
+  for (int i = threadIdx.x; i < valid * D; i += THREADS)
+    merge_element<D> (o, first_row + i / D, i % D, scale);
+}
+
 /* Block (sequence, group and chunk of 16 of its heads, split). */
 template <int D>
 __global__ void __launch_bounds__ (THREADS)
@@ -249,6 +289,8 @@ tensor_decode (decode_output o, const bf16 *q, const bf16 *keys, const bf16 *val
     }
   copy_wait<0> ();
   finish_block<D> (own, (float *) shared, o, (int64_t) t * shape.heads + head, valid, split, scale);
+  if (o.tickets)
+    merge_if_last<D> (o, (int64_t) t * shape.heads + head, valid, scale);
 }
 
 /* Block (sequence, head): merges the splits, in their order. */
@@ -260,21 +302,7 @@ merge_splits (decode_output o, dev_attention shape, dev_batch batch)
   int t = batch.query_offsets[blockIdx.x];
   if (batch.query_offsets[blockIdx.x + 1] - t != 1)
     return;
-  int64_t row = (int64_t) t * shape.heads + blockIdx.y;
-  const float *partial = o.partial + row * o.splits * (D + 2);
-  float top = -INFINITY, sum = 0, value = 0, scale = shape.scale * LOG2E;
-  for (int i = 0; i < o.splits; i++)
-    top = fmaxf (top, partial[i * (D + 2) + D]);
-  for (int i = 0; i < o.splits; i++)
-    {
-      const float *from = partial + i * (D + 2);
-      float weight = exp2_fast (fmaf (from[D], scale, -top * scale));
-      sum += weight * from[D + 1];
-      value += weight * from[threadIdx.x];
-    }
-  o.out[row * D + threadIdx.x] = (bf16) (value / sum);
-  if (o.lse && threadIdx.x == 0)
-    o.lse[row] = (top * scale + log2f (sum)) * LN2;
+  merge_element<D> (o, (int64_t) t * shape.heads + blockIdx.y, threadIdx.x, shape.scale * LOG2E);
 }
 
 /* Number of splits that keeps all multiprocessors busy: the fewest rounds of blocks per piece of work. */
@@ -303,19 +331,24 @@ launch (struct dev_context *context, void *out, float *lse, const void *q, const
   int bytes = decode_layout<D>::bytes, merged = WARPS * 16 * (D + 2) * (int) sizeof (float);
   bytes = bytes > merged ? bytes : merged;
   if (bytes > context->shared_limit
-      || cudaFuncSetAttribute (tensor_decode<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) != cudaSuccess)
+      || cudaFuncSetAttribute (tensor_decode<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) != cudaSuccess
+      || cudaFuncSetAttribute (tensor_decode<D>, cudaFuncAttributePreferredSharedMemoryCarveout,
+                               cudaSharedmemCarveoutMaxShared)
+             != cudaSuccess)
     return false;
   int chunks = ceil_div (shape->heads / shape->groups, 16);
-  decode_output o = { (bf16 *) out, lse, NULL, 1 };
+  decode_output o = { (bf16 *) out, lse, NULL, 1, NULL };
   o.splits = choose_splits (context, (int64_t) batch->sequences * shape->groups * chunks, batch->max_context);
   size_t partial = (size_t) batch->tokens * shape->heads * o.splits * (D + 2) * sizeof (float);
   if (partial > context->workspace_size)
     o.splits = 1;
   o.partial = (float *) context->workspace;
   dim3 grid (batch->sequences, shape->groups * chunks, o.splits);
+  if (o.splits > 1 && grid.x * grid.y <= CUDA_TICKETS)
+    o.tickets = context->tickets;
   cuda_launch (context, tensor_decode<D>, grid, THREADS, bytes, o, (const bf16 *) q, (const bf16 *) kv->k,
                (const bf16 *) kv->v, *shape, *batch);
-  if (o.splits > 1)
+  if (o.splits > 1 && !o.tickets)
     cuda_launch (context, merge_splits<D>, dim3 (batch->sequences, shape->heads), D, 0, o, *shape, *batch);
   CUDA_LAUNCHED (context, "attention_forward");
   return true;

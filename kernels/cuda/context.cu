@@ -194,6 +194,8 @@ open_device (struct dev_context *self, int ordinal, size_t workspace)
   self->workspace_size = dev_align (workspace ? workspace : 1);
   if (!cuda_ok (self, cudaStreamCreateWithFlags (&self->stream, cudaStreamNonBlocking), "cudaStreamCreate")
       || !cuda_ok (self, cudaMalloc ((void **) &self->workspace, self->workspace_size), "the workspace")
+      || !cuda_ok (self, cudaMalloc ((void **) &self->tickets, CUDA_TICKETS * sizeof *self->tickets), "tickets")
+      || !cuda_ok (self, cudaMemset (self->tickets, 0, CUDA_TICKETS * sizeof *self->tickets), "tickets")
       || !ring_new (self))
     return;
   self->products = cuda_products_new (self);
@@ -231,6 +233,7 @@ cuda_close (struct dev_context *context)
   cuda_products_free (context->products);
   ring_free (context->ring);
   cudaFree (context->workspace);
+  cudaFree (context->tickets);
   if (context->stream)
     cudaStreamDestroy (context->stream);
   free (context);

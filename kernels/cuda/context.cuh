@@ -16,6 +16,7 @@ typedef __nv_bfloat16 bf16;
 
 #define WARP 32
 #define FULL_MASK 0xffffffffu
+#define CUDA_TICKETS 4096
 
 struct cuda_products; // chosen algorithms; see product.cu
 struct cuda_ring;     // pinned memory that uploads pass through; see context.cu
@@ -36,6 +37,7 @@ struct dev_context
   size_t workspace_size;
   struct cuda_products *products;
   struct cuda_ring *ring;
+  unsigned *tickets; // (CUDA_TICKETS) zeros between launches: who of several blocks ends last
 };
 
 /* Records the first error; later ones are consequences. */
@@ -216,6 +218,12 @@ void cuda_multiply (struct dev_context *, enum cuda_product, void *c, enum dev_t
 bool cuda_multiply_few_rows (struct dev_context *, void *y, enum dev_type y_type, const void *x, const void *w, int m,
                              int rows, int cols);
 
+/* Rows first..first+count-1 of a call of head_sample: scales logits (count, vocabulary) and leaves -INFINITY where nothing
+ * may be drawn; notes what was drawn. See filter.cu. */
+void cuda_filter_rows (struct dev_context *, float *logits, int vocabulary, const struct dev_sampling *, int first,
+                       int count);
+void cuda_mark_seen (struct dev_context *, const int32_t *tokens, const struct dev_sampling *, int n);
+
 /* The ops, one file each; cuda.cu puts them into the table. */
 int cuda_open (int, size_t, struct dev_context **, char *, size_t);
 void cuda_close (struct dev_context *);
@@ -270,6 +278,11 @@ void cuda_attention_backward (struct dev_context *, void *, void *, void *, cons
                               const struct dev_batch *, enum dev_type);
 void cuda_swiglu_forward (struct dev_context *, void *, const void *, int, int, enum dev_type);
 void cuda_swiglu_backward (struct dev_context *, void *, const void *, const void *, int, int, enum dev_type);
+void cuda_norm_qkv_forward (struct dev_context *, const struct dev_norm *, void *, void *, const struct dev_kv *,
+                            const struct dev_matrix *, const struct dev_qkv *, const struct dev_attention *,
+                            const struct dev_batch *, enum dev_type);
+void cuda_norm_swiglu_forward (struct dev_context *, const struct dev_norm *, void *, void *,
+                               const struct dev_matrix *, int, enum dev_type);
 void cuda_head_forward (struct dev_context *, float *, float *, float *, const void *, const struct dev_matrix *,
                         const int32_t *, float, int, enum dev_type);
 void cuda_head_backward (struct dev_context *, void *, float *, const float *, const float *, const float *,
@@ -278,9 +291,8 @@ void cuda_head_backward (struct dev_context *, void *, float *, const float *, c
 void cuda_head_both (struct dev_context *, float *, float *, float *, void *, float *, const float *, const void *,
                      const struct dev_matrix *, const int32_t *, float, int, enum dev_type);
 void cuda_head_logits (struct dev_context *, float *, const void *, const struct dev_matrix *, int, enum dev_type);
-void cuda_head_sample (struct dev_context *, int32_t *, float *, const void *, const struct dev_matrix *, float,
-                       uint64_t, const struct dev_random *, const int32_t *, int, const uint8_t *, int,
-                       enum dev_type);
+void cuda_head_sample (struct dev_context *, int32_t *, float *, const void *, const struct dev_matrix *,
+                       const struct dev_sampling *, int, enum dev_type);
 void cuda_value_forward (struct dev_context *, float *, const void *, const void *, int, int, enum dev_type);
 void cuda_value_backward (struct dev_context *, void *, float *, const float *, const void *, const void *, int,
                           int, enum dev_type);

@@ -56,6 +56,8 @@ make_table (void)
   OP (attention_backward);
   OP (swiglu_forward);
   OP (swiglu_backward);
+  OP (norm_qkv_forward);
+  OP (norm_swiglu_forward);
   OP (head_forward);
   OP (head_backward);
   OP (head_both);

@@ -1,12 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Products of very few rows, where reading the weights is all the work: a warp multiplies one row of weights, 16 bytes a
- * lane with several reads in flight, by all rows of x. */
+/* Products of very few rows, where reading the weights is all the work: one launch takes the norm before a product and
+ * what follows it along. Two rows of weights are an item, read by a team of warps that share their length; each lane keeps
+ * several reads of its own in flight through shared memory, and the first are under way before the inputs are there, while
+ * the kernel before still runs. Sums run in a fixed order: lanes, then the warps of a team. */
 
-#include "kernels/cuda/context.cuh"
+#include "kernels/cuda/mma.cuh"
+
+#include <string.h> // defines: memset
 
 #define WARPS 8
-#define AHEAD 4 // reads in flight of a lane
+#define THREADS (WARPS * WARP)
+#define STAGES 5
+#define RING_BYTES (WARPS * STAGES * 2 * WARP * 16)
+#define MOST_ROWS 4
+#define MOST_INPUT (40 << 10) // bytes of inputs that are kept in shared memory
+
+enum source
+{
+  SOURCE_DIRECT, // rows too long to be kept
+  SOURCE_KEPT,
+  SOURCE_NORM,
+};
+
+enum result
+{
+  RESULT_TYPED,
+  RESULT_FLOAT,
+  RESULT_SWIGLU,
+  RESULT_QKV,
+};
+
+struct few_rows_job
+{
+  const bf16 *w;
+  int m, rows, cols;
+  int items;     // pairs of rows of w
+  int parts;     // warps of a team
+  const bf16 *x; // (m, cols), or:
+  dev_norm norm; // what x is made of
+  void *y;       // (m, rows)
+  bf16 *act;     // (m, rows / 2) of swiglu
+  bf16 *q, *keys, *values;
+  dev_qkv qkv;
+  dev_attention shape;
+  const int32_t *positions, *slots;
+};
 
 __device__ __forceinline__ void
 add_products (float &sum, const uint4 &w, const uint4 &x)
@@ -23,74 +62,410 @@ add_products (float &sum, const uint4 &w, const uint4 &x)
     }
 }
 
-template <int M, typename C>
-__global__ void __launch_bounds__ (WARPS * WARP)
-few_rows (C *y, const bf16 *x, const bf16 *w, int m, int rows, int cols)
+/* The rows of an item: neighbours, a gate and its up, or an element of a head and its partner. */
+template <int RESULT>
+__device__ __forceinline__ void
+rows_of (const few_rows_job &job, int item, int &first, int &second)
 {
-  int row = blockIdx.x * WARPS + threadIdx.x / WARP, lane = threadIdx.x % WARP, chunks = cols / 8;
-  if (row >= rows)
-    return; // before it waits: a block that ends counts as one that let the next kernel start
-  const uint4 *weights = (const uint4 *) (w + (int64_t) row * cols), *inputs = (const uint4 *) x;
-  float sum[M];
-#pragma unroll
-  for (int i = 0; i < M; i++)
-    sum[i] = 0;
-  /* The first weights are on their way before the inputs are there. */
-  uint4 ahead[AHEAD];
-#pragma unroll
-  for (int k = 0; k < AHEAD; k++)
-    if (lane + k * WARP < chunks)
-      ahead[k] = __ldcs (weights + lane + k * WARP);
-  wait_for_inputs ();
-  for (int first = lane; first < chunks; first += WARP * AHEAD)
+  if (RESULT == RESULT_SWIGLU)
     {
-#pragma unroll
-      for (int k = 0; k < AHEAD; k++)
-        if (first > lane && first + k * WARP < chunks)
-          ahead[k] = __ldcs (weights + first + k * WARP);
-#pragma unroll
-      for (int k = 0; k < AHEAD; k++)
-        if (first + k * WARP < chunks)
-#pragma unroll
-          for (int i = 0; i < M; i++)
-            if (i < m)
-              add_products (sum[i], ahead[k], __ldg (inputs + (int64_t) i * chunks + first + k * WARP));
+      first = item;
+      second = item + job.items;
     }
-#pragma unroll
-  for (int i = 0; i < M; i++)
+  else if (RESULT == RESULT_QKV)
     {
-      float total = warp_sum (sum[i]);
-      if (lane == 0 && i < m)
-        y[(int64_t) i * rows + row] = (C) total;
+      int half = job.shape.head_size / 2;
+      first = item / half * 2 * half + item % half;
+      second = first + half;
+    }
+  else
+    {
+      first = 2 * item;
+      second = 2 * item + 1;
     }
 }
 
-template <int M>
-static void
-launch (struct dev_context *context, void *y, enum dev_type y_type, const void *x, const void *w, int m, int rows,
-        int cols)
+/* The reads of a lane, one step ahead of another: a step is a piece of 16 bytes of both rows of an item. */
+struct reader
 {
-  int blocks = ceil_div (rows, WARPS);
-  if (y_type == DEV_F32)
-    cuda_launch (context, few_rows<M, float>, blocks, WARPS * WARP, 0, (float *) y, (const bf16 *) x, (const bf16 *) w, m,
-                 rows, cols);
+  int item, step;
+  const bf16 *first, *second; // where the item's rows begin; second NULL where there is none
+};
+
+template <int RESULT>
+__device__ __forceinline__ void
+aim (reader &r, const few_rows_job &job)
+{
+  int first, second;
+  rows_of<RESULT> (job, r.item, first, second);
+  r.first = job.w + (int64_t) first * job.cols;
+  r.second = second < job.rows ? job.w + (int64_t) second * job.cols : NULL;
+}
+
+template <int RESULT>
+__device__ __forceinline__ void
+read_step (reader &r, const few_rows_job &job, uint4 *slot, int chunk, int chunks, int steps, int teams, int last)
+{
+  bool inside = chunk < chunks;
+  int64_t at = inside ? (int64_t) chunk * 8 : 0;
+  copy_16 (slot, r.first + at, inside);
+  copy_16 (slot + WARP, (r.second ? r.second : r.first) + at, inside && r.second);
+  if (++r.step < steps)
+    return;
+  r.step = 0;
+  r.item += teams;
+  if (r.item < last)
+    aim<RESULT> (r, job);
+}
+
+/* The normed rows into shared memory; block 0 also writes what add_norm_forward leaves. */
+template <int M>
+__device__ __forceinline__ void
+make_norm (const few_rows_job &job, bf16 *kept)
+{
+  __shared__ float shared[WARP];
+  const dev_norm &n = job.norm;
+  int width = job.cols;
+  for (int m = 0; m < M && m < job.m; m++)
+    {
+      const float *x = n.x + (int64_t) m * width;
+      const bf16 *delta = n.delta ? (const bf16 *) n.delta + (int64_t) m * width : NULL, *weight = (const bf16 *) n.weight;
+      float squares = 0;
+      for (int c = threadIdx.x * 2; c < width; c += THREADS * 2)
+        {
+          float value[2], more[2] = { 0, 0 };
+          load_pack (value, x + c);
+          if (delta)
+            load_pack (more, delta + c);
+          value[0] += more[0];
+          value[1] += more[1];
+          squares += value[0] * value[0] + value[1] * value[1];
+        }
+      float r = 1.0f / sqrtf (block_sum (squares, shared) / width + n.eps);
+      if (blockIdx.x == 0 && threadIdx.x == 0 && n.rstd)
+        n.rstd[m] = r;
+      for (int c = threadIdx.x * 2; c < width; c += THREADS * 2)
+        {
+          float value[2], more[2] = { 0, 0 }, w[2];
+          load_pack (value, x + c);
+          load_pack (w, weight + c);
+          if (delta)
+            load_pack (more, delta + c);
+#pragma unroll
+          for (int i = 0; i < 2; i++)
+            {
+              value[i] += more[i];
+              w[i] *= value[i] * r;
+            }
+          store_pack (kept + m * width + c, w);
+          if (blockIdx.x > 0)
+            continue;
+          store_pack ((bf16 *) n.out + (int64_t) m * width + c, w);
+          if (n.sum != n.x)
+            store_pack (n.sum + (int64_t) m * width + c, value);
+        }
+    }
+}
+
+/* Bias and rotary position of one pair of a head, and its place (Su et al. 2021, halves layout). */
+__device__ __forceinline__ void
+finish_qkv (const few_rows_job &job, int item, int m, float a, float b)
+{
+  const dev_attention &s = job.shape;
+  int half = s.head_size / 2, index = item / half, i = item % half;
+  int first = index * s.head_size + i;
+  bf16 *raw = (bf16 *) job.y + (int64_t) m * job.rows;
+  raw[first] = (bf16) a;
+  raw[first + half] = (bf16) b;
+  a = (float) (bf16) a;
+  b = (float) (bf16) b;
+  if (job.qkv.bias)
+    {
+      a += (float) ((const bf16 *) job.qkv.bias)[first];
+      b += (float) ((const bf16 *) job.qkv.bias)[first + half];
+    }
+  if (index < s.heads + s.groups)
+    {
+      int64_t at = (int64_t) job.positions[m] * half + i;
+      float c = job.qkv.rope_cos[at], turned = job.qkv.rope_sin[at], before = a;
+      a = before * c - b * turned;
+      b = b * c + before * turned;
+    }
+  int64_t slot = job.slots ? job.slots[m] : m;
+  bf16 *to;
+  if (index < s.heads)
+    to = job.q + ((int64_t) m * s.heads + index) * s.head_size + i;
+  else if (index < s.heads + s.groups)
+    to = job.keys + (slot * s.groups + index - s.heads) * s.head_size + i;
   else
-    cuda_launch (context, few_rows<M, bf16>, blocks, WARPS * WARP, 0, (bf16 *) y, (const bf16 *) x, (const bf16 *) w, m,
-                 rows, cols);
+    to = job.values + (slot * s.groups + index - s.heads - s.groups) * s.head_size + i;
+  to[0] = (bf16) a;
+  to[half] = (bf16) b;
+}
+
+/* Writes what the two sums of an item are for. */
+template <int RESULT>
+__device__ __forceinline__ void
+finish_item (const few_rows_job &job, int item, int m, float a, float b)
+{
+  int first, second;
+  int64_t row = (int64_t) m * job.rows;
+  if (RESULT == RESULT_QKV)
+    {
+      finish_qkv (job, item, m, a, b);
+      return;
+    }
+  rows_of<RESULT> (job, item, first, second);
+  if (RESULT == RESULT_FLOAT)
+    {
+      ((float *) job.y)[row + first] = a;
+      if (second < job.rows)
+        ((float *) job.y)[row + second] = b;
+      return;
+    }
+  bf16 *y = (bf16 *) job.y + row;
+  y[first] = (bf16) a;
+  if (second < job.rows)
+    y[second] = (bf16) b;
+  if (RESULT == RESULT_SWIGLU)
+    {
+      float gate = (float) (bf16) a, up = (float) (bf16) b;
+      job.act[(int64_t) m * job.items + item] = (bf16) (gate * (1.0f / (1.0f + __expf (-gate))) * up);
+    }
+}
+
+template <int M, int SOURCE, int RESULT>
+__global__ void __launch_bounds__ (THREADS, 4)
+few_rows (few_rows_job job)
+{
+  extern __shared__ __align__ (16) unsigned char memory[];
+  int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, parts = job.parts;
+  int first = (int) ((int64_t) job.items * blockIdx.x / gridDim.x);
+  int last = (int) ((int64_t) job.items * (blockIdx.x + 1) / gridDim.x);
+  int team = warp / parts, part = warp % parts, teams = WARPS / parts, chunks = job.cols / 8;
+  int steps = (chunks + WARP * parts - 1) / (WARP * parts);
+  int own = first + team < last ? (last - first - team + teams - 1) / teams : 0, total = own * steps;
+  uint4 *ring = (uint4 *) memory + warp * STAGES * 2 * WARP + lane;
+  bf16 *kept = (bf16 *) (memory + RING_BYTES);
+  float *partial = (float *) (memory + RING_BYTES + (SOURCE == SOURCE_DIRECT ? 0 : M * job.cols * (int) sizeof (bf16)));
+  reader ahead = { first + team, 0, NULL, NULL };
+  if (total > 0)
+    aim<RESULT> (ahead, job);
+#pragma unroll
+  for (int i = 0; i < STAGES - 1; i++)
+    {
+      if (i < total)
+        read_step<RESULT> (ahead, job, ring + i * 2 * WARP, (ahead.step * parts + part) * WARP + lane, chunks, steps, teams,
+                           last);
+      copy_commit ();
+    }
+  wait_for_inputs ();
+  if (SOURCE == SOURCE_NORM)
+    make_norm<M> (job, kept);
+  else if (SOURCE == SOURCE_KEPT)
+    for (int i = threadIdx.x; i < job.m * chunks; i += THREADS)
+      ((uint4 *) kept)[i] = ((const uint4 *) job.x)[i];
+  __syncthreads ();
+  float sum[2][M];
+#pragma unroll
+  for (int i = 0; i < M; i++)
+    sum[0][i] = sum[1][i] = 0;
+  int item = team, step = 0, stage = 0;
+  for (int n = 0; n < total; n++)
+    {
+      int free_stage = stage == 0 ? STAGES - 1 : stage - 1;
+      if (n + STAGES - 1 < total)
+        read_step<RESULT> (ahead, job, ring + free_stage * 2 * WARP, (ahead.step * parts + part) * WARP + lane, chunks,
+                           steps, teams, last);
+      copy_commit ();
+      copy_wait<STAGES - 1> ();
+      __syncwarp ();
+      int chunk = (step * parts + part) * WARP + lane;
+      if (chunk < chunks)
+        {
+          uint4 a = ring[stage * 2 * WARP], b = ring[stage * 2 * WARP + WARP];
+#pragma unroll
+          for (int i = 0; i < M; i++)
+            if (i < job.m)
+              {
+                uint4 x = SOURCE == SOURCE_DIRECT ? __ldg ((const uint4 *) job.x + (int64_t) i * chunks + chunk)
+                                                  : ((const uint4 *) kept)[i * chunks + chunk];
+                add_products (sum[0][i], a, x);
+                add_products (sum[1][i], b, x);
+              }
+        }
+      __syncwarp ();
+      stage = stage == STAGES - 1 ? 0 : stage + 1;
+      if (++step < steps)
+        continue;
+#pragma unroll
+      for (int i = 0; i < M; i++)
+#pragma unroll
+        for (int k = 0; k < 2; k++)
+          {
+            float all = warp_sum (sum[k][i]);
+            if (lane == 0)
+              partial[((item * M + i) * 2 + k) * parts + part] = all;
+            sum[k][i] = 0;
+          }
+      step = 0;
+      item += teams;
+    }
+  copy_wait<0> ();
+  __syncthreads ();
+  int count = last - first;
+  for (int i = threadIdx.x; i < count * job.m; i += THREADS)
+    {
+      int m = i / count, k = i % count;
+      const float *sums = partial + (k * M + m) * 2 * parts;
+      float a = 0, b = 0;
+      for (int p = 0; p < parts; p++)
+        {
+          a += sums[p];
+          b += sums[parts + p];
+        }
+      finish_item<RESULT> (job, first + k, m, a, b);
+    }
+}
+
+/* How many warps share a row: the fewest steps of the busiest warp, with one more for the end of an item. */
+static int
+choose_parts (int items, int blocks, int chunks)
+{
+  int best = 1, best_cost = 0x7fffffff, per_block = ceil_div (items, blocks);
+  for (int parts = 1; parts <= WARPS; parts *= 2)
+    {
+      int cost = ceil_div (per_block, WARPS / parts) * (ceil_div (chunks, WARP * parts) + 1);
+      if (cost < best_cost)
+        {
+          best_cost = cost;
+          best = parts;
+        }
+    }
+  return best;
+}
+
+template <int M, int SOURCE, int RESULT>
+static bool
+launch (struct dev_context *context, few_rows_job *job)
+{
+  int blocks = 2 * context->multiprocessors;
+  blocks = blocks < job->items ? blocks : job->items;
+  job->parts = choose_parts (job->items, blocks, job->cols / 8);
+  int64_t bytes = RING_BYTES + (SOURCE == SOURCE_DIRECT ? 0 : (int64_t) M * job->cols * (int) sizeof (bf16))
+                  + (int64_t) ceil_div (job->items, blocks) * M * 2 * job->parts * (int) sizeof (float);
+  /* All kernels of a decode step divide the memory of a multiprocessor alike, so that the next one can start beside. */
+  if (bytes > context->shared_limit
+      || cudaFuncSetAttribute (few_rows<M, SOURCE, RESULT>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int) bytes)
+             != cudaSuccess
+      || cudaFuncSetAttribute (few_rows<M, SOURCE, RESULT>, cudaFuncAttributePreferredSharedMemoryCarveout,
+                               cudaSharedmemCarveoutMaxShared)
+             != cudaSuccess)
+    return false;
+  cuda_launch (context, few_rows<M, SOURCE, RESULT>, blocks, THREADS, bytes, *job);
   CUDA_LAUNCHED (context, "a product of few rows");
+  return true;
+}
+
+template <int SOURCE, int RESULT>
+static bool
+launch_rows (struct dev_context *context, few_rows_job *job)
+{
+  if (job->m == 1)
+    return launch<1, SOURCE, RESULT> (context, job);
+  if (job->m == 2)
+    return launch<2, SOURCE, RESULT> (context, job);
+  return launch<4, SOURCE, RESULT> (context, job);
+}
+
+static bool
+serves (const few_rows_job *job)
+{
+  return job->m >= 1 && job->m <= MOST_ROWS && job->cols % 8 == 0
+         && ((uintptr_t) job->x | (uintptr_t) job->w) % 16 == 0;
+}
+
+static few_rows_job
+new_job (const void *w, int m, int rows, int cols)
+{
+  few_rows_job job;
+  memset (&job, 0, sizeof job);
+  job.w = (const bf16 *) w;
+  job.m = m;
+  job.rows = rows;
+  job.cols = cols;
+  job.items = ceil_div (rows, 2);
+  return job;
 }
 
 bool
 cuda_multiply_few_rows (struct dev_context *context, void *y, enum dev_type y_type, const void *x, const void *w, int m,
                         int rows, int cols)
 {
-  if (m > 4 || cols % 8 || ((uintptr_t) x | (uintptr_t) w) % 16)
+  few_rows_job job = new_job (w, m, rows, cols);
+  job.x = (const bf16 *) x;
+  job.y = y;
+  if (!serves (&job))
     return false;
-  if (m == 1)
-    launch<1> (context, y, y_type, x, w, m, rows, cols);
-  else if (m == 2)
-    launch<2> (context, y, y_type, x, w, m, rows, cols);
-  else
-    launch<4> (context, y, y_type, x, w, m, rows, cols);
-  return true;
+  bool kept = (m > 2 ? 4 : m) * cols * (int) sizeof (bf16) <= MOST_INPUT;
+  if (y_type == DEV_F32)
+    return kept ? launch_rows<SOURCE_KEPT, RESULT_FLOAT> (context, &job)
+                : launch_rows<SOURCE_DIRECT, RESULT_FLOAT> (context, &job);
+  return kept ? launch_rows<SOURCE_KEPT, RESULT_TYPED> (context, &job)
+              : launch_rows<SOURCE_DIRECT, RESULT_TYPED> (context, &job);
+}
+
+/* Whether a norm before the product can be taken along. */
+static bool
+takes_norm (const struct dev_context *context, const few_rows_job *job, const dev_norm *norm, enum dev_type type)
+{
+  uintptr_t places = (uintptr_t) norm->x | (uintptr_t) norm->sum | (uintptr_t) norm->out | (uintptr_t) norm->weight
+                     | (uintptr_t) norm->delta;
+  return type == DEV_BF16 && !context->deterministic && serves (job) && places % 8 == 0
+         && !(norm->delta && norm->sum == norm->x)
+         && (job->m > 2 ? 4 : job->m) * job->cols * (int) sizeof (bf16) <= MOST_INPUT;
+}
+
+void
+cuda_norm_qkv_forward (struct dev_context *context, const struct dev_norm *norm, void *raw, void *q,
+                       const struct dev_kv *kv, const struct dev_matrix *w, const struct dev_qkv *qkv,
+                       const struct dev_attention *shape, const struct dev_batch *batch, enum dev_type type)
+{
+  if (!cuda_enter (context) || batch->tokens <= 0)
+    return;
+  few_rows_job job = new_job (w->data, batch->tokens, w->rows, w->cols);
+  job.norm = *norm;
+  job.y = raw;
+  job.q = (bf16 *) q;
+  job.keys = (bf16 *) kv->k;
+  job.values = (bf16 *) kv->v;
+  job.qkv = *qkv;
+  job.shape = *shape;
+  job.positions = batch->positions;
+  job.slots = batch->slots;
+  if (!qkv->q_norm && !qkv->k_norm && shape->head_size % 2 == 0 && takes_norm (context, &job, norm, type)
+      && launch_rows<SOURCE_NORM, RESULT_QKV> (context, &job))
+    return;
+  cuda_add_norm_forward (context, norm->sum, norm->out, norm->rstd, norm->x, norm->delta, norm->weight, norm->eps,
+                         batch->tokens, w->cols, type);
+  cuda_linear_forward (context, raw, norm->out, w, batch->tokens, type);
+  cuda_qkv_forward (context, q, kv, raw, qkv, shape, batch, type);
+}
+
+void
+cuda_norm_swiglu_forward (struct dev_context *context, const struct dev_norm *norm, void *act, void *gate_up,
+                          const struct dev_matrix *w, int t, enum dev_type type)
+{
+  if (!cuda_enter (context) || t <= 0)
+    return;
+  few_rows_job job = new_job (w->data, t, w->rows, w->cols);
+  job.norm = *norm;
+  job.y = gate_up;
+  job.act = (bf16 *) act;
+  if (takes_norm (context, &job, norm, type) && launch_rows<SOURCE_NORM, RESULT_SWIGLU> (context, &job))
+    return;
+  cuda_add_norm_forward (context, norm->sum, norm->out, norm->rstd, norm->x, norm->delta, norm->weight, norm->eps, t,
+                         w->cols, type);
+  cuda_linear_forward (context, gate_up, norm->out, w, t, type);
+  cuda_swiglu_forward (context, act, gate_up, t, w->rows / 2, type);
 }

@@ -85,6 +85,7 @@ enum choice
   CHOICE_NONE,
   CHOICE_GREEDY,
   CHOICE_GUMBEL,
+  CHOICE_FILTERED, // the same where some logits are -INFINITY
 };
 
 /* What the choice of a token needs. */
@@ -114,7 +115,7 @@ row_parts (part *parts, const float *logits, int vocabulary, int stride, float i
   __syncthreads ();
   const float *z = logits + (int64_t) row * stride;
   dev_random random = { { 0, 0, 0 } };
-  if (CHOICE == CHOICE_GUMBEL)
+  if (CHOICE >= CHOICE_GUMBEL)
     random = s.random[first + row];
   part own = { -INFINITY, 0, 0, -INFINITY, 0x7fffffff };
   constexpr int ROUNDS = PART / THREADS / 4;
@@ -141,13 +142,15 @@ row_parts (part *parts, const float *logits, int vocabulary, int stride, float i
     {
       int v = start + (round * THREADS + (int) threadIdx.x) * 4;
       uint32_t words[4];
-      if (CHOICE == CHOICE_GUMBEL && v < end)
+      if (CHOICE >= CHOICE_GUMBEL && v < end)
         philox (words, random.counter[0], random.counter[1], random.counter[2], (uint32_t) v / 4, s.seed);
 #pragma unroll
       for (int k = 0; k < 4; k++)
         {
           if (v + k >= end)
             break;
+          if (CHOICE == CHOICE_FILTERED && values[round][k] == -INFINITY)
+            continue;
           float shifted = values[round][k] - own.top, e = __expf (shifted);
           own.sum += e;
           own.weighted += e * shifted;
@@ -395,30 +398,35 @@ cuda_head_logits (struct dev_context *context, float *logits, const void *h, con
   chunk_logits (context, logits, h, w, 0, n, type);
 }
 
+/* The kernel that chooses tokens. */
+static void (*choice_kernel (bool greedy, bool filtered)) (part *, const float *, int, int, float, sampler, int)
+{
+  return greedy ? row_parts<CHOICE_GREEDY> : filtered ? row_parts<CHOICE_FILTERED> : row_parts<CHOICE_GUMBEL>;
+}
+
 void
 cuda_head_sample (struct dev_context *context, int32_t *tokens, float *logp, const void *h,
-                  const struct dev_matrix *w, float temperature, uint64_t seed, const struct dev_random *random,
-                  const int32_t *forbidden, int n_forbidden, const uint8_t *ban, int n, enum dev_type type)
+                  const struct dev_matrix *w, const struct dev_sampling *sampling, int n, enum dev_type type)
 {
   if (!cuda_enter (context) || n <= 0)
     return;
   struct chunk c = chunk_init (context, w->rows, n);
-  bool greedy = temperature == 0;
-  float inverse = greedy ? 1.0f : 1.0f / temperature;
-  sampler s = { seed, random, forbidden, n_forbidden < MOST_FORBIDDEN ? n_forbidden : MOST_FORBIDDEN, ban };
+  bool greedy = sampling->temperature == 0, filtered = dev_sampling_is_filtered (sampling);
+  float inverse = greedy || filtered ? 1.0f : 1.0f / sampling->temperature;
+  int forbidden = sampling->n_forbidden < MOST_FORBIDDEN ? sampling->n_forbidden : MOST_FORBIDDEN;
+  sampler s = { sampling->seed, sampling->random, sampling->forbidden, forbidden, sampling->ban };
   for (int first = 0; first < n && !context->status; first += c.rows)
     {
       int count = n - first < c.rows ? n - first : c.rows;
-      dim3 grid (c.n_parts, count);
       chunk_logits (context, c.logits, h, w, first, count, type);
-      if (greedy)
-        cuda_launch (context, row_parts<CHOICE_GREEDY>, grid, THREADS, 0, c.parts, c.logits, w->rows, w->rows, inverse, s,
-                     first);
-      else
-        cuda_launch (context, row_parts<CHOICE_GUMBEL>, grid, THREADS, 0, c.parts, c.logits, w->rows, w->rows, inverse, s,
-                     first);
+      if (filtered)
+        cuda_filter_rows (context, c.logits, w->rows, sampling, first, count);
+      cuda_launch (context, choice_kernel (greedy, filtered), dim3 (c.n_parts, count), THREADS, 0, c.parts, c.logits,
+                   w->rows, w->rows, inverse, s, first);
       cuda_launch (context, finish_rows, ceil_div (count, 64), 64, 0, logp + first, NULL, NULL, tokens + first, c.parts,
                    c.n_parts, c.logits, w->rows, inverse, count, true);
       CUDA_LAUNCHED (context, "head_sample");
     }
+  if (sampling->seen)
+    cuda_mark_seen (context, tokens, sampling, n);
 }

@@ -450,29 +450,97 @@ head_logits (struct dev_context *context, float *logits, const void *h, const st
   free (z);
 }
 
-static void
-head_sample (struct dev_context *context, int32_t *tokens, float *logp, const void *h,
-             const struct dev_matrix *w, float temperature, uint64_t seed, const struct dev_random *random,
-             const int32_t *forbidden, int n_forbidden, const uint8_t *ban, int n, enum dev_type type)
+/* A logit and its place, to be sorted. */
+struct entry
 {
-  double *z = calloc ((size_t) w->rows, sizeof *z);
+  double value;
+  int index;
+};
+
+static int
+by_value (const void *a, const void *b)
+{
+  const struct entry *p = a, *q = b;
+  return p->value != q->value ? (p->value < q->value ? 1 : -1) : p->index - q->index;
+}
+
+/* Scales z (n) and leaves -INFINITY where nothing may be drawn, by sorting. */
+static void
+filter_row (double *z, int n, const struct dev_sampling *s, int row)
+{
+  const uint32_t *seen = s->seen ? s->seen + (size_t) s->seen_rows[row] * s->seen_stride : NULL;
+  double temperature = s->temperature > 0 ? s->temperature : 1, whole = 0, mass = 0;
+  for (int v = 0; v < n; v++)
+    {
+      if (seen && (seen[v / 32] >> v % 32 & 1))
+        z[v] = z[v] < 0 ? z[v] * s->repetition_penalty : z[v] / s->repetition_penalty;
+      z[v] /= temperature;
+    }
+  if (s->temperature == 0)
+    return;
+  for (int k = 0; k < s->n_forbidden && s->ban && s->ban[row]; k++)
+    if (s->forbidden[k] < n)
+      z[s->forbidden[k]] = -INFINITY;
+  struct entry *sorted = malloc ((size_t) n * sizeof *sorted);
+  for (int v = 0; v < n; v++)
+    sorted[v] = (struct entry){ z[v], v };
+  qsort (sorted, n, sizeof *sorted, by_value);
+  int kept = s->top_k > 0 && s->top_k < n ? s->top_k : n;
+  while (kept < n && sorted[kept].value == sorted[kept - 1].value)
+    kept++;
+  double top = sorted[0].value;
+  for (int i = 0; i < kept; i++)
+    whole += exp (sorted[i].value - top);
   for (int i = 0; i < n; i++)
     {
-      double total = row_logits (z, h, w, i, temperature > 0 ? temperature : 1, type), top = -INFINITY;
+      double p = exp (sorted[i].value - top);
+      if (i >= kept || (i > 0 && s->top_p > 0 && s->top_p < 1 && mass >= s->top_p * whole) || p < s->min_p)
+        z[sorted[i].index] = -INFINITY;
+      mass += p;
+    }
+  free (sorted);
+}
+
+/* The log of the sum of exponentials. */
+static double
+log_sum (const double *z, int n)
+{
+  double top = -INFINITY, sum = 0;
+  for (int v = 0; v < n; v++)
+    top = z[v] > top ? z[v] : top;
+  for (int v = 0; v < n; v++)
+    sum += exp (z[v] - top);
+  return top + log (sum);
+}
+
+static void
+head_sample (struct dev_context *context, int32_t *tokens, float *logp, const void *h, const struct dev_matrix *w,
+             const struct dev_sampling *s, int n, enum dev_type type)
+{
+  double *z = calloc ((size_t) w->rows, sizeof *z);
+  bool filtered = dev_sampling_is_filtered (s);
+  for (int i = 0; i < n; i++)
+    {
+      double top = -INFINITY, total = row_logits (z, h, w, i, !filtered && s->temperature > 0 ? s->temperature : 1, type);
+      if (filtered)
+        {
+          filter_row (z, w->rows, s, i);
+          total = log_sum (z, w->rows);
+        }
       for (int v = 0; v < w->rows; v++)
         {
           double value = z[v];
-          if (temperature > 0)
+          if (s->temperature > 0)
             {
-              uint32_t counter[4] = { random[i].counter[0], random[i].counter[1], random[i].counter[2],
+              uint32_t counter[4] = { s->random[i].counter[0], s->random[i].counter[1], s->random[i].counter[2],
                                       (uint32_t) v / 4 };
               uint32_t words[4];
-              philox_4x32_10 (words, counter, seed);
+              philox_4x32_10 (words, counter, s->seed);
               value -= log (-log ((double) philox_uniform (words[v % 4])));
             }
           bool banned = false;
-          for (int k = 0; k < n_forbidden && ban && ban[i]; k++)
-            banned = banned || forbidden[k] == v;
+          for (int k = 0; k < s->n_forbidden && s->ban && s->ban[i]; k++)
+            banned = banned || s->forbidden[k] == v;
           if (value > top && !banned)
             {
               top = value;
@@ -480,8 +548,31 @@ head_sample (struct dev_context *context, int32_t *tokens, float *logp, const vo
               logp[i] = (float) (z[v] - total);
             }
         }
+      if (s->seen)
+        s->seen[(size_t) s->seen_rows[i] * s->seen_stride + tokens[i] / 32] |= 1u << tokens[i] % 32;
     }
   free (z);
+}
+
+static void
+norm_qkv_forward (struct dev_context *context, const struct dev_norm *norm, void *raw, void *q, const struct dev_kv *kv,
+                  const struct dev_matrix *w, const struct dev_qkv *qkv, const struct dev_attention *shape,
+                  const struct dev_batch *batch, enum dev_type type)
+{
+  add_norm_forward (context, norm->sum, norm->out, norm->rstd, norm->x, norm->delta, norm->weight, norm->eps,
+                    batch->tokens, w->cols, type);
+  linear_forward (context, raw, norm->out, w, batch->tokens, type);
+  qkv_forward (context, q, kv, raw, qkv, shape, batch, type);
+}
+
+static void
+norm_swiglu_forward (struct dev_context *context, const struct dev_norm *norm, void *act, void *gate_up,
+                     const struct dev_matrix *w, int t, enum dev_type type)
+{
+  add_norm_forward (context, norm->sum, norm->out, norm->rstd, norm->x, norm->delta, norm->weight, norm->eps, t,
+                    w->cols, type);
+  linear_forward (context, gate_up, norm->out, w, t, type);
+  swiglu_forward (context, act, gate_up, t, w->rows / 2, type);
 }
 
 static void
@@ -556,6 +647,8 @@ dev_reference (void)
   own.attention_backward = attention_backward;
   own.swiglu_forward = swiglu_forward;
   own.swiglu_backward = swiglu_backward;
+  own.norm_qkv_forward = norm_qkv_forward;
+  own.norm_swiglu_forward = norm_swiglu_forward;
   own.head_forward = head_forward;
   own.head_backward = head_backward;
   own.head_logits = head_logits;

@@ -264,6 +264,39 @@ swiglu_backward (struct dev_context *c, void *dgate_up, const void *dact, const 
   pull ();
 }
 
+static struct dev_norm
+norm_of (const struct dev_norm *n)
+{
+  return (struct dev_norm){ there (n->sum),   there (n->out),    there (n->rstd), there (n->x),
+                            there (n->delta), there (n->weight), n->eps };
+}
+
+static void
+norm_qkv_forward (struct dev_context *c, const struct dev_norm *norm, void *raw, void *q, const struct dev_kv *kv,
+                  const struct dev_matrix *w, const struct dev_qkv *qkv, const struct dev_attention *shape,
+                  const struct dev_batch *batch, enum dev_type type)
+{
+  struct dev_norm own_norm = norm_of (norm);
+  struct dev_kv own_cache = cache (kv);
+  struct dev_matrix m = matrix (w);
+  struct dev_qkv own_qkv = projection (qkv);
+  struct dev_batch own_batch = batch_of (batch);
+  push ();
+  real->norm_qkv_forward (c, &own_norm, there (raw), there (q), &own_cache, &m, &own_qkv, shape, &own_batch, type);
+  pull ();
+}
+
+static void
+norm_swiglu_forward (struct dev_context *c, const struct dev_norm *norm, void *act, void *gate_up,
+                     const struct dev_matrix *w, int t, enum dev_type type)
+{
+  struct dev_norm own_norm = norm_of (norm);
+  struct dev_matrix m = matrix (w);
+  push ();
+  real->norm_swiglu_forward (c, &own_norm, there (act), there (gate_up), &m, t, type);
+  pull ();
+}
+
 static void
 head_forward (struct dev_context *c, float *logp, float *entropy, float *lse, const void *h, const struct dev_matrix *w,
               const int32_t *targets, float temperature, int n, enum dev_type type)
@@ -311,13 +344,17 @@ head_logits (struct dev_context *c, float *logits, const void *h, const struct d
 
 static void
 head_sample (struct dev_context *c, int32_t *tokens, float *logp, const void *h, const struct dev_matrix *w,
-             float temperature, uint64_t seed, const struct dev_random *random, const int32_t *forbidden,
-             int n_forbidden, const uint8_t *ban, int n, enum dev_type type)
+             const struct dev_sampling *sampling, int n, enum dev_type type)
 {
   struct dev_matrix m = matrix (w);
+  struct dev_sampling s = *sampling;
+  s.random = there (s.random);
+  s.forbidden = there (s.forbidden);
+  s.ban = there (s.ban);
+  s.seen = there (s.seen);
+  s.seen_rows = there (s.seen_rows);
   push ();
-  real->head_sample (c, there (tokens), there (logp), there (h), &m, temperature, seed, there (random),
-                     there (forbidden), n_forbidden, there (ban), n, type);
+  real->head_sample (c, there (tokens), there (logp), there (h), &m, &s, n, type);
   pull ();
 }
 
@@ -385,6 +422,8 @@ mirror_open (const struct dev_ops *backend, size_t workspace, int deterministic,
   OP (attention_backward);
   OP (swiglu_forward);
   OP (swiglu_backward);
+  OP (norm_qkv_forward);
+  OP (norm_swiglu_forward);
   OP (head_forward);
   OP (head_backward);
   OP (head_both);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/algo/sampling.h"
 #include "engine/model/device.h"
 #include "kernels/cpu/vector.h"
 #include "tests/unit/mirror.h"
@@ -471,6 +472,95 @@ check_attention_of (Fixture *f, int size, int longest)
   check_attention_layer (f, layer);
 }
 
+/* A norm whose outputs are poisoned, twice: for the backend and for the reference. */
+static void
+make_norms (Fixture *f, struct dev_norm norms[2], int t, int width)
+{
+  size_t n = (size_t) t * width;
+  const float *x = random_floats (f, n, 2);
+  const void *delta = pick (f, 0, 2) ? random_typed (f, n, 1) : NULL, *weight = random_typed (f, width, 1);
+  for (int i = 0; i < 2; i++)
+    norms[i] = (struct dev_norm){ take (f, n * 4), output (f, n), take (f, t * 4), x, delta, weight, 1e-5f };
+}
+
+static void
+assert_norms (Fixture *f, const struct dev_norm norms[2], int t, int width)
+{
+  size_t n = (size_t) t * width;
+  assert_near ("fused norm, sum", norms[0].sum, norms[1].sum, n, DEV_F32, 1e-6);
+  assert_near ("fused norm, out", norms[0].out, norms[1].out, n, f->type, bound (f));
+  assert_near ("fused norm, rstd", norms[0].rstd, norms[1].rstd, t, DEV_F32, 2e-6);
+}
+
+/* A norm, a product and what follows it in one call. */
+static void
+check_norm_product (Fixture *f)
+{
+  int t = pick (f, 1, 6), width = pick (f, 0, 3) ? 8 * pick (f, 1, 90) : pick (f, 1, 90), mlp = pick (f, 1, 300);
+  double limit = 2 * bound (f);
+  struct dev_norm norms[2];
+  struct dev_matrix w = { random_typed (f, (size_t) 2 * mlp * width, 1), NULL, 2 * mlp, width };
+  void *gate_up[2], *act[2];
+  make_norms (f, norms, t, width);
+  for (int i = 0; i < 2; i++)
+    {
+      gate_up[i] = output (f, (size_t) t * 2 * mlp);
+      act[i] = output (f, (size_t) t * mlp);
+      (i ? f->reference : f->ops)->norm_swiglu_forward (f->context, &norms[i], act[i], gate_up[i], &w, t, f->type);
+    }
+  assert_norms (f, norms, t, width);
+  assert_near ("fused gate and up", gate_up[0], gate_up[1], (size_t) t * 2 * mlp, f->type, limit);
+  assert_near ("fused swiglu", act[0], act[1], (size_t) t * mlp, f->type, limit);
+}
+
+static void
+check_norm_qkv (Fixture *f)
+{
+  static const int sizes[] = { 2, 10, 16, 64, 128 };
+  int width = pick (f, 0, 3) ? 8 * pick (f, 1, 60) : pick (f, 1, 60);
+  struct dev_norm norms[2];
+  Layer l;
+  make_layer_of (f, &l, sizes[pick (f, 0, 4)], 3);
+  if (pick (f, 0, 2)) /* most models have none, and the fused kernels want none */
+    l.qkv.q_norm = l.qkv.k_norm = NULL;
+  int t = l.batch.tokens, rows = (l.shape.heads + 2 * l.shape.groups) * l.shape.head_size;
+  struct dev_matrix w = { random_typed (f, (size_t) rows * width, 0.3), NULL, rows, width };
+  void *raw[2], *q[2];
+  struct dev_kv kv[2];
+  make_norms (f, norms, t, width);
+  for (int i = 0; i < 2; i++)
+    {
+      raw[i] = output (f, l.raw_count);
+      q[i] = output (f, l.q_count);
+      kv[i] = (struct dev_kv){ output (f, l.kv_count), output (f, l.kv_count) };
+      (i ? f->reference : f->ops)
+          ->norm_qkv_forward (f->context, &norms[i], raw[i], q[i], &kv[i], &w, &l.qkv, &l.shape, &l.batch, f->type);
+    }
+  double limit = 3 * bound (f);
+  assert_norms (f, norms, t, width);
+  assert_near ("fused raw", raw[0], raw[1], l.raw_count, f->type, limit);
+  assert_near ("fused q", q[0], q[1], l.q_count, f->type, limit);
+  assert_near ("fused k", kv[0].k, kv[1].k, l.kv_count, f->type, limit);
+  assert_near ("fused v", kv[0].v, kv[1].v, l.kv_count, f->type, limit);
+}
+
+/* Few rows by matrices of a size at which they are divided among several warps and blocks. */
+static void
+check_few_rows (Fixture *f)
+{
+  int t = pick (f, 1, 5), rows = pick (f, 1, 900), cols = 8 * pick (f, 1, 700);
+  struct dev_matrix w = { random_typed (f, (size_t) rows * cols, 1), NULL, rows, cols };
+  void *x = random_typed (f, (size_t) t * cols, 1);
+  void *y = output (f, (size_t) t * rows), *want = output (f, (size_t) t * rows);
+  float *logits = take (f, (size_t) t * rows * 4), *want_logits = take (f, (size_t) t * rows * 4);
+  f->ops->linear_forward (f->context, y, x, &w, t, f->type);
+  f->reference->linear_forward (f->context, want, x, &w, t, f->type);
+  assert_near ("few rows", y, want, (size_t) t * rows, f->type, bound (f));
+  f->ops->head_logits (f->context, logits, x, &w, t, f->type);
+  f->reference->head_logits (f->context, want_logits, x, &w, t, f->type);
+  assert_near ("few rows of logits", logits, want_logits, (size_t) t * rows, DEV_F32, 1e-5);
+}
+
 static void
 check_head (Fixture *f)
 {
@@ -527,10 +617,10 @@ check_sample (Fixture *f)
       random[i] = (struct dev_random){ { 1u << 24 | (uint32_t) i % 8, (uint32_t) i / 8, (uint32_t) i } };
       ban[i] = i % 2;
     }
-  f->ops->head_sample (f->context, tokens, logp, h, &w, temperature, 42, random, forbidden, 2, ban, n,
-                       f->type);
-  f->reference->head_sample (f->context, want, want_logp, h, &w, temperature, 42, random, forbidden, 2, ban,
-                             n, f->type);
+  struct dev_sampling sampling = { .temperature = temperature, .seed = 42, .random = random, .forbidden = forbidden,
+                                   .n_forbidden = 2, .ban = ban };
+  f->ops->head_sample (f->context, tokens, logp, h, &w, &sampling, n, f->type);
+  f->reference->head_sample (f->context, want, want_logp, h, &w, &sampling, n, f->type);
   int different = 0;
   for (int i = 0; i < n; i++)
     {
@@ -541,6 +631,72 @@ check_sample (Fixture *f)
   f->ops->head_forward (f->context, forward, forward + n, forward + 2 * n, h, &w, tokens,
                         temperature > 0 ? temperature : 1, n, f->type);
   g_assert_cmpmem (forward, n * 4, logp, n * 4); /* rollout and trainer agree bit by bit */
+}
+
+/* Draws from filtered rows: tokens of the reference, log-probs of the distribution that engine/algo defines, and the drawn
+ * ids noted. Half of the rows have equal logits among the greatest. */
+static void
+check_filters (Fixture *f)
+{
+  int n = pick (f, 1, 40), width = pick (f, 1, 40), vocabulary = pick (f, 8, 3000), stride = (vocabulary + 31) / 32;
+  struct dev_matrix w = { random_typed (f, (size_t) vocabulary * width, 1), NULL, vocabulary, width };
+  void *h = random_typed (f, (size_t) n * width, 1);
+  size_t row_bytes = width * dev_type_size (f->type);
+  for (int v = 2; v < vocabulary && pick (f, 0, 1); v += 2) /* ids of equal logits */
+    memcpy ((char *) w.data + v * row_bytes, (char *) w.data, row_bytes);
+  struct dev_random *random = take (f, n * sizeof *random);
+  int32_t *tokens = take (f, n * 4), *want = take (f, n * 4), *forbidden = take (f, 4), *rows = take (f, n * 4);
+  float *logp = take (f, n * 4), *want_logp = take (f, n * 4), *logits = take (f, (size_t) n * vocabulary * 4);
+  size_t words = (size_t) (n + 1) * stride;
+  uint32_t *seen = take (f, words * 4), *want_seen = take (f, words * 4);
+  uint8_t *ban = take (f, n);
+  forbidden[0] = 3;
+  for (size_t i = 0; i < words; i++)
+    want_seen[i] = seen[i] = g_rand_int (f->random) & g_rand_int (f->random) & g_rand_int (f->random);
+  for (int i = 0; i < n; i++)
+    {
+      random[i] = (struct dev_random){ { 3u << 24, (uint32_t) i, (uint32_t) i } };
+      rows[i] = n - i;
+      ban[i] = i % 3 == 0;
+    }
+  struct dev_sampling s = { .temperature = pick (f, 0, 5) ? (float) g_rand_double_range (f->random, 0.3, 2) : 0,
+                            .top_k = pick (f, 0, 1) ? pick (f, 1, vocabulary + 3) : 0,
+                            .top_p = pick (f, 0, 1) ? (float) g_rand_double_range (f->random, 0.05, 1.1) : 0,
+                            .min_p = pick (f, 0, 1) ? (float) g_rand_double_range (f->random, 0, 0.5) : 0,
+                            .seed = 5, .random = random, .forbidden = forbidden, .n_forbidden = 1, .ban = ban,
+                            .repetition_penalty = 1.3f, .seen = seen, .seen_rows = rows, .seen_stride = stride };
+  gboolean penalty = pick (f, 0, 1);
+  s.seen = penalty ? seen : NULL;
+  f->ops->head_logits (f->context, logits, h, &w, n, f->type);
+  g_autofree double *p = g_new (double, vocabulary);
+  g_autoptr (GArray) context = g_array_new (FALSE, FALSE, 4);
+  g_autofree uint32_t *before = g_memdup2 (seen, words * 4);
+  f->ops->head_sample (f->context, tokens, logp, h, &w, &s, n, f->type);
+  s.seen = penalty ? want_seen : NULL;
+  f->reference->head_sample (f->context, want, want_logp, h, &w, &s, n, f->type);
+  struct plumb_sampling_options o = { penalty ? s.repetition_penalty : 1, s.temperature > 0 ? s.temperature : 1,
+                                      s.temperature > 0 ? s.top_k : 0,
+                                      s.temperature > 0 && s.top_p > 0 ? MIN (s.top_p, 1) : 1,
+                                      s.temperature > 0 ? s.min_p : 0 };
+  int different = 0, wrong = 0;
+  for (int i = 0; i < n; i++)
+    {
+      different += tokens[i] != want[i];
+      g_assert_false (ban[i] && tokens[i] == 3);
+      g_array_set_size (context, 0);
+      for (int v = 0; v < vocabulary; v++)
+        if (before[(size_t) rows[i] * stride + v / 32] >> v % 32 & 1)
+          g_array_append_val (context, v);
+      if (ban[i] && s.temperature > 0 && dev_sampling_is_filtered (&s))
+        logits[(size_t) i * vocabulary + 3] = -INFINITY;
+      g_assert_cmpint (plumb_sampling_distribution (&o, vocabulary, logits + (size_t) i * vocabulary,
+                                                    (int32_t *) (void *) context->data, (int) context->len, p), ==, 0);
+      wrong += !(fabs (log (p[tokens[i]]) - logp[i]) < 2e-4);
+      if (penalty)
+        g_assert_true (seen[(size_t) rows[i] * stride + tokens[i] / 32] >> tokens[i] % 32 & 1);
+    }
+  g_assert_cmpint (different, <=, 1 + n / 20); /* near ties of rounding, and values at a cut */
+  g_assert_cmpint (wrong, <=, n / 20);
 }
 
 static void
@@ -764,7 +920,8 @@ test_sampling_distribution (void)
       random[i] = (struct dev_random){ { 1u << 24, (uint32_t) i, 5 } };
     }
   struct dev_matrix w = { table, NULL, V, 1 };
-  f.ops->head_sample (f.context, tokens, logp, h, &w, 0.8f, 11, random, NULL, 0, NULL, N, DEV_F32);
+  struct dev_sampling sampling = { .temperature = 0.8f, .seed = 11, .random = random };
+  f.ops->head_sample (f.context, tokens, logp, h, &w, &sampling, N, DEV_F32);
   for (int i = 0; i < N; i++)
     counts[tokens[i]]++;
   for (int v = 0; v < V; v++)
@@ -870,8 +1027,12 @@ main (int argc, char **argv)
     { "qkv", check_qkv },
     { "attention", check_attention },
     { "large-attention", check_large_attention },
+    { "norm-product", check_norm_product },
+    { "norm-qkv", check_norm_qkv },
+    { "few-rows", check_few_rows },
     { "head", check_head },
     { "sample", check_sample },
+    { "filters", check_filters },
     { "value", check_value },
     { "adamw", check_adamw },
     { "rows", NULL, test_rows },

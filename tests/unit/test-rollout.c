@@ -348,6 +348,70 @@ test_refused (Fixture *f, gconstpointer data)
   g_assert_nonnull (strstr (error->message, "token id 64"));
 }
 
+/* One completion of a prompt of four tokens. */
+static PlumbCompletion *
+complete_one (PlumbRollout *rollout, const PlumbSampling *sampling)
+{
+  const gint32 ids[] = { 5, 6, 7, 8 };
+  gboolean idle = FALSE;
+  g_autoptr (GError) error = NULL;
+  g_assert_true (plumb_rollout_begin (rollout, sampling, &error));
+  g_assert_true (plumb_rollout_submit (rollout, ids, 4, 3, 9, &error));
+  while (!idle)
+    g_assert_true (plumb_rollout_advance (rollout, &idle, &error));
+  PlumbCompletion *found = NULL;
+  for (PlumbCompletion *c; (c = plumb_rollout_take (rollout));)
+    if (c->sample == 1)
+      found = c;
+    else
+      plumb_completion_free (c);
+  g_assert_nonnull (found);
+  return found;
+}
+
+/* Filters that leave one token give the greedy text with log-probs of 0; a great penalty leaves nothing twice, be it of the
+ * prompt or of the text; and without filters all is as before. */
+static void
+test_filters (Fixture *f, gconstpointer data)
+{
+  if (!f->model)
+    return;
+  PlumbRolloutPlan plan = { .max_running = 4, .page_tokens = 16, .max_prompt = 8, .max_new_tokens = 24 };
+  g_autoptr (PlumbRollout) rollout = plumb_rollout_new (f->model, &plan, NULL);
+  PlumbSampling sampling = { .temperature = 0, .max_new_tokens = 24, .seed = 3 };
+  g_autoptr (PlumbCompletion) greedy = complete_one (rollout, &sampling);
+  sampling.temperature = 1;
+  g_autoptr (PlumbCompletion) plain = complete_one (rollout, &sampling);
+  const PlumbFilters narrow[] = { { .top_k = 1 }, { .top_p = 1e-6 }, { .min_p = 1 } };
+  for (gsize i = 0; i < G_N_ELEMENTS (narrow); i++)
+    {
+      sampling.filters = narrow[i];
+      g_autoptr (PlumbCompletion) one = complete_one (rollout, &sampling);
+      g_assert_cmpmem (one->ids->data, one->ids->len * 4, greedy->ids->data, greedy->ids->len * 4);
+      for (guint t = 0; t < one->log_probs->len; t++)
+        g_assert_cmpfloat (fabs (g_array_index (one->log_probs, float, t)), <, 1e-6);
+    }
+  sampling.filters = (PlumbFilters){ .repetition_penalty = 50, .top_k = 20 };
+  for (int round = 0; round < 2; round++) /* what one generation has seen is forgotten by the next */
+    {
+      gboolean seen[VOCABULARY] = { FALSE };
+      g_autoptr (PlumbCompletion) fresh = complete_one (rollout, &sampling);
+      for (int id = 5; id <= 8; id++)
+        seen[id] = TRUE;
+      int again = 0;
+      for (guint t = 0; t < fresh->ids->len; t++)
+        {
+          gint32 id = g_array_index (fresh->ids, gint32, t);
+          again += seen[id];
+          seen[id] = TRUE;
+        }
+      g_assert_cmpint (again, <=, 3); /* logits near 0 are not moved by a factor */
+    }
+  sampling.filters = (PlumbFilters){ 0 };
+  g_autoptr (PlumbCompletion) after = complete_one (rollout, &sampling);
+  g_assert_cmpmem (after->ids->data, after->ids->len * 4, plain->ids->data, plain->ids->len * 4);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -370,6 +434,7 @@ main (int argc, char **argv)
       ADD ("again", test_again);
       ADD ("limits", test_limits);
       ADD ("refused", test_refused);
+      ADD ("filters", test_filters);
     }
   return g_test_run ();
 }
