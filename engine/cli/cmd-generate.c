@@ -3,6 +3,8 @@
 
 #include "config.h"
 
+#include <math.h>
+
 #include <glib/gi18n.h>
 
 #include "engine/cli/command.h"
@@ -15,6 +17,7 @@ typedef struct
   char *model, *prompt, *precision, *device;
   int samples, max_new_tokens;
   double temperature;
+  PlumbFilters filters;
   gint64 seed;
   gboolean greedy, json;
 } Options;
@@ -113,6 +116,7 @@ generate (const Options *o, GError **error)
                              .max_new_tokens = o->max_new_tokens,
                              .stop = stop,
                              .n_stop = (int) n_stop,
+                             .filters = o->filters,
                              .seed = (guint64) o->seed,
                              .purpose = PLUMB_RANDOM_GENERATE };
   g_autoptr (PlumbRollout) rollout = plumb_rollout_new (session.model, &plan, error);
@@ -126,15 +130,27 @@ generate (const Options *o, GError **error)
   return print_all (o, &session, rollout, ids, error);
 }
 
+static gboolean
+filters_are_valid (const PlumbFilters *f)
+{
+  return f->top_k >= 0 && f->top_p > 0 && f->top_p <= 1 && f->min_p >= 0 && f->min_p <= 1 && f->repetition_penalty > 0
+         && isfinite (f->repetition_penalty);
+}
+
 int
 plumb_cmd_generate (int argc, char **argv, GError **error)
 {
-  g_auto (Options) o = { .samples = 1, .max_new_tokens = 128, .temperature = 1, .seed = 42 };
+  g_auto (Options) o = { .filters = { .top_p = 1, .repetition_penalty = 1 }, .samples = 1, .max_new_tokens = 128, .temperature = 1, .seed = 42 };
   const GOptionEntry entries[] = {
     { "model", 'm', 0, G_OPTION_ARG_FILENAME, &o.model, N_ ("model folder"), N_ ("DIR") },
     { "prompt", 'p', 0, G_OPTION_ARG_STRING, &o.prompt, N_ ("text to continue"), "TEXT" },
     { "samples", 'n', 0, G_OPTION_ARG_INT, &o.samples, N_ ("completions (default 1)"), "N" },
     { "temperature", 't', 0, G_OPTION_ARG_DOUBLE, &o.temperature, N_ ("default 1"), "T" },
+    { "top-k", 0, 0, G_OPTION_ARG_INT, &o.filters.top_k, N_ ("only the likeliest K tokens"), "K" },
+    { "top-p", 0, 0, G_OPTION_ARG_DOUBLE, &o.filters.top_p, N_ ("only the likeliest tokens that together reach P"), "P" },
+    { "min-p", 0, 0, G_OPTION_ARG_DOUBLE, &o.filters.min_p, N_ ("no token below P times the likeliest"), "P" },
+    { "repetition-penalty", 0, 0, G_OPTION_ARG_DOUBLE, &o.filters.repetition_penalty,
+      N_ ("makes tokens of the text so far less likely (default 1)"), "F" },
     { "max-new-tokens", 0, 0, G_OPTION_ARG_INT, &o.max_new_tokens, N_ ("at most (default 128)"), "N" },
     { "seed", 's', 0, G_OPTION_ARG_INT64, &o.seed, N_ ("of the random numbers (default 42)"), "S" },
     { "greedy", 'g', 0, G_OPTION_ARG_NONE, &o.greedy, N_ ("always the likeliest token"), NULL },
@@ -146,11 +162,11 @@ plumb_cmd_generate (int argc, char **argv, GError **error)
   if (!plumb_command_parse (&argc, &argv, entries, "", N_ ("continue a text with a model"), 0, 0, error))
     return PLUMB_ERROR_USAGE;
   if (!o.model || !o.prompt || o.samples < 1 || o.samples > 65536 || o.max_new_tokens < 1
-      || o.temperature < 0)
+      || o.temperature < 0 || !filters_are_valid (&o.filters))
     {
       g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_USAGE,
-                   "generate needs --model DIR and --prompt TEXT, at least one sample and one token, and a "
-                   "temperature of 0 or more");
+                   "generate needs --model DIR and --prompt TEXT, at least one sample and one token, a temperature and a "
+                   "--top-k of 0 or more, --top-p and --min-p between 0 and 1, and a --repetition-penalty above 0");
       return PLUMB_ERROR_USAGE;
     }
   return generate (&o, error) ? 0 : PLUMB_ERROR_FAILED;

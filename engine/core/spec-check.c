@@ -210,6 +210,28 @@ check_rollout (PlumbSpec *spec, GPtrArray *problems)
             plumb_spec_get_text (spec, "model.max_length"));
 }
 
+/* The trainer computes log-probs of the whole distribution: those of a narrowed one would differ from them, and the ratio of
+ * the two would be wrong. Algorithms that train on chosen completions have no such ratio. */
+static void
+check_filters (PlumbSpec *spec, GPtrArray *problems)
+{
+  static const struct
+  {
+    const char *key, *off;
+  } filters[] = { { "rollout.top_k", "0" },
+                  { "rollout.top_p", "1" },
+                  { "rollout.min_p", "0" },
+                  { "rollout.repetition_penalty", "1" } };
+  if (PLUMB_IS_ON (plumb_spec_algorithm (spec), PLUMB_ON_REJECTION | PLUMB_ON_ITERATIVE))
+    return;
+  for (gsize i = 0; i < G_N_ELEMENTS (filters); i++)
+    if (plumb_spec_get_real (spec, filters[i].key) != g_ascii_strtod (filters[i].off, NULL))
+      report (spec, problems, filters[i].key, "remove it, or use rollout.temperature; evaluations have eval.* of their own",
+              "%s learns from the probabilities of what was drawn, and the trainer computes them for the whole "
+              "distribution, not for a narrowed one",
+              plumb_algorithm_name (plumb_spec_algorithm (spec)));
+}
+
 static void
 check_ahead (PlumbSpec *spec, GPtrArray *problems)
 {
@@ -296,6 +318,7 @@ plumb_spec_validate (PlumbSpec *spec, GPtrArray *problems)
     {
       check_rollout (spec, problems);
       check_ahead (spec, problems);
+      check_filters (spec, problems);
       check_models (spec, problems);
     }
   check_preferences (spec, problems);

@@ -50,6 +50,7 @@ static const Rule rules[] = {
   { "rollout.batch_size", "rollout_batch_size", COPY, "rollout.prompts_per_step", NULL },
   { "rollout.n_samples_per_prompt", "n_samples_per_prompt", COPY, "rollout.samples", NULL },
   { "rollout.temperature", "temperature", COPY, "rollout.temperature", NULL },
+  { "rollout.top_p", "top_p", COPY, "rollout.top_p", NULL },
   { "vllm.gpu_memory_utilization", "vllm_gpu_memory_utilization", COPY, "rollout.kv_memory", NULL },
   { "train.batch_size", "train_batch_size", COPY, "train.batch", NULL },
   { "train.max_tokens_per_gpu", "train_max_tokens_per_gpu", COPY, "train.tokens_per_micro_batch", NULL },

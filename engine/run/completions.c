@@ -42,6 +42,18 @@ plumb_prompts_clear (PlumbPrompts *p)
   g_clear_pointer (&p->first_samples, g_array_unref);
 }
 
+/* Evaluations have filters of their own. */
+static void
+add_filters (GVariantDict *body, PlumbSpec *spec, const PlumbAsk *ask)
+{
+  gboolean eval = ask->purpose == PLUMB_RANDOM_EVAL;
+  g_variant_dict_insert (body, "top-k", "i", (int) plumb_spec_get_integer (spec, eval ? "eval.top_k" : "rollout.top_k"));
+  g_variant_dict_insert (body, "top-p", "d", plumb_spec_get_real (spec, eval ? "eval.top_p" : "rollout.top_p"));
+  g_variant_dict_insert (body, "min-p", "d", plumb_spec_get_real (spec, eval ? "eval.min_p" : "rollout.min_p"));
+  g_variant_dict_insert (body, "repetition-penalty", "d",
+                         plumb_spec_get_real (spec, eval ? "eval.repetition_penalty" : "rollout.repetition_penalty"));
+}
+
 GVariant *
 plumb_prompts_to_body (PlumbRun *run, const PlumbPrompts *prompts, const PlumbAsk *ask, guint first, guint last)
 {
@@ -62,6 +74,7 @@ plumb_prompts_to_body (PlumbRun *run, const PlumbPrompts *prompts, const PlumbAs
   g_variant_dict_insert (body, "samples", "i", prompts->samples);
   g_variant_dict_insert (body, "temperature", "d", ask->temperature);
   g_variant_dict_insert (body, "purpose", "i", ask->purpose);
+  add_filters (body, spec, ask);
   g_variant_dict_insert (body, "seed", "x", plumb_spec_get_integer (spec, "run.seed"));
   g_variant_dict_insert (body, "max-new-tokens", "i",
                          (int) plumb_spec_get_integer (spec, "rollout.max_new_tokens"));

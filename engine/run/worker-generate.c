@@ -132,6 +132,10 @@ plumb_worker_begin_sampling (PlumbWorker *self, GVariant *body, GError **error)
   g_variant_lookup (body, "min-new-tokens", "i", &sampling.min_new_tokens);
   g_variant_lookup (body, "purpose", "i", &sampling.purpose);
   g_variant_lookup (body, "seed", "x", &seed);
+  g_variant_lookup (body, "top-k", "i", &sampling.filters.top_k);
+  g_variant_lookup (body, "top-p", "d", &sampling.filters.top_p);
+  g_variant_lookup (body, "min-p", "d", &sampling.filters.min_p);
+  g_variant_lookup (body, "repetition-penalty", "d", &sampling.filters.repetition_penalty);
   sampling.seed = (guint64) seed;
   return plumb_rollout_begin (self->rollout, &sampling, error);
 }
