@@ -148,10 +148,31 @@ add_phases (PlumbRunPlan *plan, GPtrArray *phases, gint64 step)
     }
 }
 
+/* What the program itself takes is known once all of it runs. */
+static void
+take_program (PlumbRunPlan *plan, const PlumbPoints *planned)
+{
+  gsize needed = plumb_memory_plan_needed (&plan->memory);
+  if (plan->memory.program > 0 && planned && planned->n_points > 0 && planned->points[0].value > (double) needed)
+    plan->memory.program = (gsize) planned->points[0].value - needed;
+}
+
+static const PlumbPoints *
+points_of (const PlumbChunk *chunk, const char *metric)
+{
+  for (guint i = 0; i < chunk->series->len; i++)
+    {
+      const PlumbPoints *points = g_ptr_array_index (chunk->series, i);
+      if (g_str_equal (points->metric, metric))
+        return points;
+    }
+  return NULL;
+}
+
 static gboolean
 read_trial (PlumbRunPlan *plan, const char *scratch, GError **error)
 {
-  static const char *const wanted[] = { "time/step", NULL };
+  static const char *const wanted[] = { "time/step", "memory/device_planned", NULL };
   g_autofree char *path = g_build_filename (scratch, "trial", PLUMB_RUN_TELEMETRY, NULL);
   g_autoptr (PlumbTelemetryReader) reader = plumb_telemetry_reader_open (path, error);
   if (!reader)
@@ -160,7 +181,8 @@ read_trial (PlumbRunPlan *plan, const char *scratch, GError **error)
   g_autoptr (PlumbChunk) chunk = plumb_telemetry_reader_read (reader, 0, error);
   if (!chunk)
     return FALSE;
-  const PlumbPoints *points = chunk->series->len ? g_ptr_array_index (chunk->series, 0) : NULL;
+  const PlumbPoints *points = points_of (chunk, "time/step");
+  take_program (plan, points_of (chunk, "memory/device_planned"));
   gint64 supervised = plan->supervised > 0 ? MIN (plan->supervised, TRIAL_STEPS) : 0;
   plan->supervised_seconds = mean_seconds (points, 0, supervised);
   plan->online_seconds = mean_seconds (points, supervised, supervised + TRIAL_STEPS);

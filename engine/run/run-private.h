@@ -112,6 +112,7 @@ struct _PlumbRun
   gint64 last_done;                         /* samples that the worker had ready at the last tick */
   gboolean silence_told;
   double step_seconds, step_average;        /* of the last step; of the last ones */
+  int timed_steps;                          /* that the average is of */
   double last_reward, last_loss;            /* for the progress line; last_reward NaN: every reward failed */
   gint64 failed_steps;                      /* in a row, without any reward */
   char *failure;                            /* why, of the last of them */

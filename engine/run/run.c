@@ -95,6 +95,7 @@ enter_online (PlumbRun *run, GError **error)
     return FALSE;
   run->position.stage = PLUMB_STAGE_ONLINE;
   run->position.stage_step = run->position.updates = 0;
+  run->timed_steps = 0;
   run->position.epoch = run->position.row = 0;
   run->status->total_steps = run->position.step + run->steps[PLUMB_STAGE_ONLINE];
   plumb_telemetry_event (run->telemetry, PLUMB_EVENT_INFO, "stage", run->position.step,
@@ -136,11 +137,20 @@ seconds_left (PlumbRun *run)
   return run->step_average * (double) (run->status->total_steps - run->position.step);
 }
 
+/* The mean of the first steps of a stage, without the very first, which warms caches up; later the past is forgotten
+ * slowly. */
+static void
+average_step (PlumbRun *run)
+{
+  double weight = MAX (0.1, 1.0 / MAX (1, run->timed_steps));
+  run->step_average += weight * (run->step_seconds - run->step_average);
+  run->timed_steps++;
+}
+
 static void
 show_progress (PlumbRun *run, gboolean keep)
 {
-  run->step_average = run->step_average > 0 ? 0.9 * run->step_average + 0.1 * run->step_seconds
-                                            : run->step_seconds;
+  average_step (run);
   run->status->eta = seconds_left (run);
   plumb_run_point (run, "progress/eta", run->status->eta);
   g_autofree char *accuracy = run->position.pass1 >= 0 ? g_strdup_printf ("  accuracy %.3f", run->position.pass1)
