@@ -34,6 +34,7 @@ typedef struct
   char *phase;              /* "generate", "train", ... */
   gint64 step, total_steps; /* total 0: unknown */
   double started;           /* seconds since 1970: start of the attempt */
+  double spent;             /* seconds that earlier attempts took */
   double updated;           /* when this was written */
   double progressed;        /* when step or phase last changed */
   double median_phase;      /* seconds; 0: unknown */

@@ -84,6 +84,7 @@ static const struct
   { "step", MEMBER_INTEGER, G_STRUCT_OFFSET (PlumbRunStatus, step) },
   { "total_steps", MEMBER_INTEGER, G_STRUCT_OFFSET (PlumbRunStatus, total_steps) },
   { "started", MEMBER_REAL, G_STRUCT_OFFSET (PlumbRunStatus, started) },
+  { "spent", MEMBER_REAL, G_STRUCT_OFFSET (PlumbRunStatus, spent) },
   { "updated", MEMBER_REAL, G_STRUCT_OFFSET (PlumbRunStatus, updated) },
   { "progressed", MEMBER_REAL, G_STRUCT_OFFSET (PlumbRunStatus, progressed) },
   { "median_phase", MEMBER_REAL, G_STRUCT_OFFSET (PlumbRunStatus, median_phase) },

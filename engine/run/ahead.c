@@ -390,6 +390,18 @@ plumb_run_ahead_take (PlumbRun *run, int prompts, gsize *rows, gint64 *first_ord
   return g_steal_pointer (&batch);
 }
 
+gboolean
+plumb_run_ahead_start_over (PlumbRun *run, GError **error)
+{
+  PlumbAhead *self = run->ahead;
+  for (guint i = 0; i < self->queue->groups->len; i++)
+    plumb_ahead_queue_forget (plumb_ahead_queue_get (self->queue, i));
+  self->in_hand = 0;
+  self->streaming = FALSE;
+  /* What the old one still says would be of weights that are no more. */
+  return plumb_crew_restart_ahead (run->crew, error) && open_worker (run, error);
+}
+
 void
 plumb_run_ahead_reject (PlumbRun *run, int prompts)
 {

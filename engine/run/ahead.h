@@ -21,6 +21,8 @@ PlumbBatch *plumb_run_ahead_take (PlumbRun *run, int prompts, gsize *rows, gint6
 void plumb_run_ahead_reject (PlumbRun *run, int prompts);
 /* A step was trained on what was taken: its weights are handed over, and further prompts given out. */
 gboolean plumb_run_ahead_go_on (PlumbRun *run, GError **error);
+/* The weights went back to earlier ones: all that was given out and not trained is generated again by them. */
+gboolean plumb_run_ahead_start_over (PlumbRun *run, GError **error);
 /* What a step's batch owes to generating ahead; before the step is counted on. */
 void plumb_run_ahead_record (PlumbRun *run, const struct plumb_experience *experience);
 

@@ -13,6 +13,7 @@
 
 #include "engine/core/error.h"
 #include "engine/core/json-tree.h"
+#include "engine/core/stop-rules.h"
 #include "engine/model/export.h"
 #include "engine/run/ahead.h"
 #include "engine/run/run-private.h"
@@ -64,6 +65,32 @@ add_showpieces (JsonBuilder *builder, GPtrArray *showpieces)
   json_builder_end_array (builder);
 }
 
+/* How far the conditions of schedule.stop_if are fulfilled, by their texts. */
+static void
+add_stop_rules (JsonBuilder *builder, PlumbRun *run)
+{
+  g_auto (GStrv) texts = plumb_spec_get_list (run->spec, "schedule.stop_if");
+  json_builder_set_member_name (builder, "stop_if");
+  json_builder_begin_object (builder);
+  for (guint i = 0; i < run->stop_rules->len; i++)
+    {
+      json_builder_set_member_name (builder, texts[i]);
+      json_builder_add_int_value (builder, ((PlumbStopRule *) g_ptr_array_index (run->stop_rules, i))->seen);
+    }
+  json_builder_end_object (builder);
+}
+
+static void
+read_stop_rules (PlumbRun *run, JsonObject *object)
+{
+  g_auto (GStrv) texts = plumb_spec_get_list (run->spec, "schedule.stop_if");
+  JsonNode *node = json_object_get_member (object, "stop_if");
+  JsonObject *seen = node && JSON_NODE_HOLDS_OBJECT (node) ? json_node_get_object (node) : NULL;
+  for (guint i = 0; seen && i < run->stop_rules->len; i++)
+    ((PlumbStopRule *) g_ptr_array_index (run->stop_rules, i))->seen
+        = (guint) CLAMP (json_object_get_int_member_with_default (seen, texts[i], 0), 0, G_MAXINT);
+}
+
 static gboolean
 write_position (PlumbRun *run, const char *dir, GError **error)
 {
@@ -90,6 +117,9 @@ write_position (PlumbRun *run, const char *dir, GError **error)
   json_builder_add_double_value (builder, position.kl_coefficient);
   json_builder_set_member_name (builder, "seed");
   json_builder_add_int_value (builder, plumb_spec_get_integer (run->spec, "run.seed"));
+  json_builder_set_member_name (builder, "rollbacks");
+  json_builder_add_int_value (builder, position.rollbacks);
+  add_stop_rules (builder, run);
   add_showpieces (builder, run->showpieces);
   json_builder_end_object (builder);
   g_autoptr (JsonNode) root = json_builder_get_root (builder);
@@ -176,6 +206,30 @@ list_checkpoints (const char *dir)
   return steps;
 }
 
+gint64
+plumb_run_checkpoint_before (const char *dir, gint64 step)
+{
+  g_autoptr (GArray) steps = list_checkpoints (dir);
+  gint64 found = 0;
+  for (guint i = 0; i < steps->len; i++)
+    if (g_array_index (steps, gint64, i) < step)
+      found = g_array_index (steps, gint64, i);
+  return found;
+}
+
+gboolean
+plumb_run_drop_checkpoints (const char *dir, gint64 after, GError **error)
+{
+  g_autoptr (GArray) steps = list_checkpoints (dir);
+  for (guint i = 0; i < steps->len; i++)
+    {
+      g_autofree char *path = plumb_run_checkpoint_path (dir, g_array_index (steps, gint64, i));
+      if (g_array_index (steps, gint64, i) > after && !plumb_remove_tree (path, error))
+        return FALSE;
+    }
+  return TRUE;
+}
+
 static gboolean
 rotate (PlumbRun *run, GError **error)
 {
@@ -230,7 +284,10 @@ plumb_run_save_checkpoint (PlumbRun *run, GError **error)
       ok = FALSE;
     }
   if (ok)
-    plumb_run_tell_best (run);
+    {
+      plumb_run_tell_best (run);
+      plumb_run_measure_checkpoint (run, path);
+    }
   ok = ok && plumb_sync_folder (parent, error) && rotate (run, error);
   if (ok)
     plumb_telemetry_event (run->telemetry, PLUMB_EVENT_INFO, "checkpoint", run->position.step,
@@ -287,6 +344,7 @@ read_position (PlumbRun *run, const char *dir, GError **error)
     }
   const char *stage = json_object_get_string_member_with_default (object, "stage", "");
   position.stage = g_str_equal (stage, "online") ? PLUMB_STAGE_ONLINE : PLUMB_STAGE_SUPERVISED;
+  position.rollbacks = MAX (0, json_object_get_int_member_with_default (object, "rollbacks", 0));
   position.pass1 = json_object_get_double_member_with_default (object, "pass1", -1);
   position.best_value = json_object_get_double_member_with_default (object, "best_value", 0);
   position.kl_coefficient
@@ -299,6 +357,7 @@ read_position (PlumbRun *run, const char *dir, GError **error)
                    seed, dir);
       return FALSE;
     }
+  read_stop_rules (run, object);
   read_showpieces (run, object);
   run->position = position;
   return TRUE;
@@ -320,6 +379,5 @@ gboolean
 plumb_run_load_checkpoint (PlumbRun *run, gint64 step, GError **error)
 {
   g_autofree char *path = plumb_run_checkpoint_path (run->dir, step);
-  return read_position (run, path, error) && load_folder (run, path, error)
-         && plumb_run_ahead_load (run, path, error);
+  return read_position (run, path, error) && load_folder (run, path, error);
 }

@@ -26,7 +26,7 @@ plumb_run_open_ending (PlumbRun *run, GError **error)
         return FALSE;
       g_ptr_array_add (run->stop_rules, rule);
     }
-  run->deadline = hours > 0 ? now + (gint64) (hours * HOUR) : G_MAXINT64;
+  run->deadline = hours > 0 ? now + (gint64) (hours * HOUR - run->status->spent) : G_MAXINT64;
   if (at && *at && !g_str_equal (at, "off"))
     {
       gint64 when;

@@ -12,6 +12,7 @@
 #include "engine/run/run-private.h"
 
 #define STATE_INTERVAL (2 * G_USEC_PER_SEC)
+#define DISK_INTERVAL (60 * G_USEC_PER_SEC)
 #define PHASES_KEPT 64
 #define SILENCE_SECONDS 60.0
 
@@ -103,6 +104,12 @@ plumb_run_tick (PlumbRun *run, gint64 done, gint64 of)
   run->last_done = done;
   if (g_get_monotonic_time () - run->last_state >= STATE_INTERVAL && !plumb_run_write_state (run, &error))
     g_warning ("%s", error->message);
+  gint64 now = g_get_monotonic_time ();
+  if (now - run->last_disk >= DISK_INTERVAL)
+    {
+      run->last_disk = now;
+      plumb_run_has_room (run);
+    }
   guint32 worker = 0;
   double silence = run->crew ? plumb_crew_silence (run->crew, &worker) : 0;
   if (silence > SILENCE_SECONDS && !run->silence_told)

@@ -44,6 +44,7 @@ typedef struct
   gint64 bad_steps;         /* updates in a row without a finite gradient */
   gint64 critic_bad_steps;
   double kl_coefficient;    /* in force: it may adapt */
+  gint64 rollbacks;         /* times that the run went back to a checkpoint by itself */
   gint64 best_step;         /* of the best checkpoint; 0: none yet */
   double best_value;
 } PlumbPosition;
@@ -118,6 +119,14 @@ struct _PlumbRun
   char *failure;                            /* why, of the last of them */
   gboolean reference_kept;                  /* RUN/reference holds what the policy was when its stage began */
   gboolean telemetry_told;                  /* that it cannot be written */
+  /* rollback */
+  gboolean diverged;                        /* the step failed by too many bad updates */
+  gint64 first_bad_step;                    /* of the present row of them */
+  GArray *norms;                            /* of double: gradients that were not bad, the latest */
+  /* disk */
+  guint64 checkpoint_bytes;                 /* that one takes; 0: not known yet */
+  gboolean disk_told;                       /* that it gets scarce */
+  gint64 last_disk;                         /* monotonic, microseconds: when it was looked at last */
 };
 
 /* keeper.c: heartbeat, phases and signals. */
@@ -189,6 +198,18 @@ gboolean plumb_run_open_ending (PlumbRun *run, GError **error);
 void plumb_run_see_metric (PlumbRun *run, const char *metric, double value);
 gboolean plumb_run_is_out_of_time (PlumbRun *run);
 
+/* rollback.c: a gradient that is not finite changes nothing; too many of them in a row, or of divergent ones, are an error,
+ * after which the run may go back to its last good checkpoint, as train.rollback says. */
+gboolean plumb_run_count_update (PlumbRun *run, gint64 *bad_steps, gboolean finite, double norm, gboolean critic,
+                                 GError **error);
+gboolean plumb_run_roll_back (PlumbRun *run, const GError *cause, GError **error);
+
+/* disk.c: what a checkpoint takes; whether the disk has room for this one and the next, told where it gets scarce. */
+void plumb_run_measure_checkpoint (PlumbRun *run, const char *folder);
+gboolean plumb_run_has_room (PlumbRun *run);
+/* Whether a single one fits. */
+gboolean plumb_run_check_room (PlumbRun *run, GError **error);
+
 /* best.c: the best checkpoint, which rotation keeps: whether this step's is it, and, once it is complete, telling so. */
 void plumb_run_note_best (PlumbRun *run);
 void plumb_run_tell_best (PlumbRun *run);
@@ -240,6 +261,9 @@ gboolean plumb_run_load_checkpoint (PlumbRun *run, gint64 step, GError **error);
 /* Writes the policy as the Hugging Face folder FOLDER/NAME. */
 gboolean plumb_run_save_model (PlumbRun *run, const char *folder, const char *name, GError **error);
 char *plumb_run_checkpoint_path (const char *dir, gint64 step);
+/* The newest complete one before a step, or 0; removes those after a step. */
+gint64 plumb_run_checkpoint_before (const char *dir, gint64 step);
+gboolean plumb_run_drop_checkpoints (const char *dir, gint64 after, GError **error);
 /* The step at which the reference of a checkpoint was renewed; 0: never. */
 gboolean plumb_run_read_reference_step (const char *dir, gint64 step, gint64 *reference, GError **error);
 

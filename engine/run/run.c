@@ -275,16 +275,39 @@ check_failures (PlumbRun *run, GError **error)
 }
 
 static gboolean
+is_out_of_room (PlumbRun *run)
+{
+  if (plumb_run_has_room (run))
+    return FALSE;
+  plumb_telemetry_event (run->telemetry, PLUMB_EVENT_WARNING, "disk-full", run->position.step,
+                         "after this checkpoint no other might fit on the disk; the run stops with it. Make room and "
+                         "continue with --resume");
+  plumb_progress_say (run->progress, "the disk has no room for two more checkpoints: the run stops with one");
+  return TRUE;
+}
+
+static gboolean
 loop (PlumbRun *run, gboolean *stopped, GError **error)
 {
   *stopped = FALSE;
+  if (!plumb_run_check_room (run, error))
+    return FALSE;
   while (!is_finished (run))
     {
-      *stopped = plumb_run_should_stop (run) || plumb_run_is_out_of_time (run);
+      *stopped = plumb_run_should_stop (run) || plumb_run_is_out_of_time (run) || is_out_of_room (run);
       if (*stopped || run->fulfilled)
         break;
-      gboolean ok = run->position.stage == PLUMB_STAGE_ONLINE ? plumb_run_online_step (run, error)
-                                                              : plumb_run_supervised_step (run, error);
+      g_autoptr (GError) failure = NULL;
+      gboolean ok = run->position.stage == PLUMB_STAGE_ONLINE ? plumb_run_online_step (run, &failure)
+                                                              : plumb_run_supervised_step (run, &failure);
+      if (!ok && run->diverged)
+        {
+          if (!plumb_run_roll_back (run, failure, error) || !open_cursor (run, error))
+            return FALSE;
+          continue;
+        }
+      if (!ok)
+        g_propagate_error (error, g_steal_pointer (&failure));
       if (!ok || !after_step (run, error) || !check_failures (run, error))
         return FALSE;
     }
@@ -417,6 +440,7 @@ open_workers (PlumbRun *run, const PlumbRunInputs *in, GError **error)
   if (!body)
     return FALSE;
   g_variant_lookup (body, "weight-bytes", "t", &weight_bytes);
+  g_variant_lookup (body, "checkpoint-bytes", "t", &run->checkpoint_bytes);
   if (plumb_crew_has_ahead (run->crew) && !plumb_run_ahead_open (run, &settings, weight_bytes, error))
     return FALSE;
   int workers = plumb_crew_size (run->crew);
@@ -485,7 +509,8 @@ begin (PlumbRun *run, PlumbRunInputs *in, gint64 from_step, GError **error)
   report_rows (run, in->reports);
   if (from_step > 0)
     {
-      if (!plumb_run_load_checkpoint (run, from_step, error))
+      g_autofree char *folder = plumb_run_checkpoint_path (run->dir, from_step);
+      if (!plumb_run_load_checkpoint (run, from_step, error) || !plumb_run_ahead_load (run, folder, error))
         return FALSE;
       if (run->position.stage == PLUMB_STAGE_ONLINE && run->reference_kept && run->warmup
           && run->position.reference_step == 0)
@@ -525,6 +550,7 @@ run_new (PlumbSpec *spec, const char *dir, gboolean detached)
   run->progress = plumb_progress_new (detached ? NULL : log);
   run->showpieces = g_ptr_array_new_with_free_func (showpiece_free);
   run->phase_seconds = g_array_new (FALSE, FALSE, sizeof (double));
+  run->norms = g_array_new (FALSE, FALSE, sizeof (double));
   run->diagnosis = plumb_diagnosis_new ();
   run->latest = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free);
   return run;
@@ -541,6 +567,7 @@ run_free (PlumbRun *run)
   plumb_progress_free (run->progress);
   g_ptr_array_unref (run->showpieces);
   g_array_unref (run->phase_seconds);
+  g_array_unref (run->norms);
   g_clear_pointer (&run->stop_rules, g_ptr_array_unref);
   plumb_diagnosis_free (run->diagnosis);
   g_hash_table_unref (run->latest);
@@ -572,6 +599,8 @@ appear (PlumbRun *run, gint64 from_step, GError **error)
   status->attempt = plumb_telemetry_begin_attempt (run->telemetry, from_step > 0 ? from_step + 1 : 0, error);
   if (status->attempt < 1 || !plumb_run_status_set_self (status, error))
     return FALSE;
+  /* schedule.max_hours counts over all attempts. */
+  status->spent = from_step > 0 && earlier ? earlier->spent + MAX (0, earlier->updated - earlier->started) : 0;
   status->id = earlier && earlier->id ? g_strdup (earlier->id) : g_uuid_string_random ();
   status->algorithm = g_strdup (plumb_algorithm_name (run->algorithm));
   status->database = g_steal_pointer (&database);

@@ -24,26 +24,6 @@ train_body (const struct plumb_experience *part, const PlumbLossSpec *loss, doub
   return g_variant_dict_end (body);
 }
 
-/* A gradient that is not finite changes nothing; too many in a row end the run. */
-static gboolean
-count_bad_step (PlumbRun *run, gint64 *bad_steps, gboolean finite, GError **error)
-{
-  gint64 limit = plumb_spec_get_integer (run->spec, "train.nan_limit");
-  *bad_steps = finite ? 0 : *bad_steps + 1;
-  if (finite)
-    return TRUE;
-  plumb_telemetry_event (run->telemetry, PLUMB_EVENT_WARNING, "not-finite", run->position.step,
-                         "the gradient of step %" G_GINT64_FORMAT " is not finite; the update was left out",
-                         run->position.step);
-  if (*bad_steps <= limit)
-    return TRUE;
-  g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED,
-               "%" G_GINT64_FORMAT " updates in a row had a gradient that is not finite (train.nan_limit); lower "
-               "train.learning_rate and continue from the last checkpoint",
-               *bad_steps);
-  return FALSE;
-}
-
 /* Each worker's part of the batch, even where it is empty: all take part in every sum. */
 static gboolean
 ask_workers (PlumbRun *run, const struct plumb_experience *e, const PlumbLossSpec *loss, double rate,
@@ -126,6 +106,7 @@ plumb_run_update (PlumbRun *run, const struct plumb_experience *experience, cons
   sums->learning_rate = rate;
   sums->updates++;
   (*updates)++;
-  return count_bad_step (run, loss->id == PLUMB_LOSS_VALUE ? &run->position.critic_bad_steps : &run->position.bad_steps,
-                         outcome.finite, error);
+  gboolean critic = loss->id == PLUMB_LOSS_VALUE;
+  return plumb_run_count_update (run, critic ? &run->position.critic_bad_steps : &run->position.bad_steps, outcome.finite,
+                                 outcome.norm, critic, error);
 }

@@ -161,6 +161,14 @@ plumb_worker_weight_bytes (const PlumbWorker *self)
   return self->policy->table->elements * dev_type_size (self->policy->type);
 }
 
+/* What a model in training takes on the disk: its weights, and the optimizer's state without the gradients. */
+static gsize
+checkpoint_bytes (const PlumbModel *model)
+{
+  gsize floats = model && model->type == DEV_BF16 ? 3 : 2;
+  return model ? model->table->elements * (dev_type_size (model->type) + floats * sizeof (float)) : 0;
+}
+
 /* The plan is made, and answered, before the models take memory. */
 GVariant *
 plumb_worker_open (PlumbWorker *self, GVariant *body, GError **error)
@@ -196,6 +204,8 @@ plumb_worker_open (PlumbWorker *self, GVariant *body, GError **error)
   g_variant_dict_insert (answer, "cores", "i", info.cores);
   g_variant_dict_insert (answer, "products", "s", info.matmul_path);
   g_variant_dict_insert (answer, "parameters", "t", (guint64) self->policy->table->elements);
+  g_variant_dict_insert (answer, "checkpoint-bytes", "t",
+                         (guint64) (checkpoint_bytes (self->policy) + checkpoint_bytes (self->critic)));
   g_variant_dict_insert (answer, "weight-bytes", "t", (guint64) plumb_worker_weight_bytes (self));
   return g_variant_dict_end (answer);
 }

@@ -198,11 +198,40 @@ test_full_file_system (Engine *engine, gconstpointer data)
   g_autofree char *state = g_strdup (engine->out);
   int saved = engine_shell (engine, "ls disk/run/checkpoints | grep -c new");
   g_assert_cmpint (umount (disk), ==, 0);
-  g_assert_cmpint (code, ==, 5);
-  assert_has (message, "No space left");
+  g_assert_cmpint (code, ==, 4);
+  assert_has (message, "and a checkpoint takes 1.");
   g_assert_cmpint (status, ==, 0);
   assert_has (state, "Failed");
   g_assert_cmpint (saved, ==, 1); /* nothing half written */
+}
+
+/* A disk that fills up while the run goes on: it is told, and the run stops while a checkpoint fits. */
+static void
+test_filling_disk (Engine *engine, gconstpointer data)
+{
+  g_autofree char *disk = engine_path (engine, "disk");
+  g_assert_cmpint (mkdir (disk, 0755), ==, 0);
+  if (mount ("tmpfs", disk, "tmpfs", 0, "size=12m") != 0)
+    {
+      g_test_skip ("mounting a small file system is not allowed here");
+      return;
+    }
+  int code = engine_call (engine, "run $SPECS/sft.spec --set model.new.width=64 --set model.new.mlp=256 --set "
+                          "checkpoint.every=1 --set schedule.steps=200 --run-dir disk/run");
+  g_autofree char *said = g_strconcat (engine->out, engine->err, NULL);
+  engine_call (engine, "status disk/run");
+  g_autofree char *state = g_strdup (engine->out);
+  engine_call (engine, "telemetry disk/run --since 0");
+  g_autofree char *events = g_strdup (engine->out);
+  int whole = engine_call (engine, "export disk/run --to out");
+  g_assert_cmpint (umount (disk), ==, 0);
+  if (code != 0)
+    g_error ("%d: %s", code, said);
+  assert_has (said, "stopped at step ");
+  assert_has (state, "Stopped");
+  assert_has (events, "disk-low");
+  assert_has (events, "disk-full");
+  g_assert_cmpint (whole, ==, 0);
 }
 
 int
@@ -217,5 +246,6 @@ main (int argc, char **argv)
   ENGINE_TEST ("/bad-input/blocked", test_blocked);
   ENGINE_TEST ("/bad-input/full-disk", test_full_disk);
   ENGINE_TEST ("/bad-input/full-file-system", test_full_file_system);
+  ENGINE_TEST ("/bad-input/filling-disk", test_filling_disk);
   return g_test_run ();
 }
