@@ -203,7 +203,8 @@ test_environment (Engine *engine, gconstpointer data)
     }
   g_assert_cmpint (engine_shell (engine, "grep -q '\"turn\":3' seen.txt && ! grep -q '\"turn\":4' seen.txt"), ==, 0);
   /* One that speaks nonsense fails its samples, which leave the loss; the run goes on. */
-  static const Algorithm bad = { "grpo", "--set model.max_length=64 --set 'rollout.environment=yes no'", NULL };
+  static const Algorithm bad = { "grpo", "--set model.max_length=64 --set reward.failure_limit=9 "
+                                        "--set 'rollout.environment=yes no'", NULL };
   run_ok (engine, "grpo", &bad, "nonsense", "");
   g_autoptr (GArray) failed = engine_series (engine, "nonsense", "reward/failed");
   g_assert_cmpfloat (g_array_index (failed, double, 0), ==, 1);
