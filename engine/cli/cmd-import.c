@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plumbline-engine import: a spec from the command line of another trainer. */
+/* plumbline-engine import: a spec from what another trainer is started with. */
 #define G_LOG_DOMAIN "plumbline"
 #include "config.h"
 
@@ -33,16 +33,20 @@ read_input (const char *path, GError **error)
 int
 plumb_cmd_import (int argc, char **argv, GError **error)
 {
-  const GOptionEntry options[] = { { NULL } };
+  g_autofree char *algorithm = NULL;
+  const GOptionEntry options[] = {
+    { "algorithm", 'a', 0, G_OPTION_ARG_STRING, &algorithm, N_ ("what a TRL file is for; guessed otherwise"), N_ ("NAME") },
+    { NULL },
+  };
   g_autoptr (GPtrArray) notes = g_ptr_array_new_with_free_func ((GDestroyNotify)plumb_import_note_free);
   g_autoptr (PlumbSpec) spec = NULL;
   g_autofree char *text = NULL, *written = NULL;
 
   if (!plumb_command_parse (&argc, &argv, options, "FILE|-",
-                            _ ("Makes a spec from an OpenRLHF command line, current or older."), 1, 1, error))
+                            _ ("Makes a spec from a command line of OpenRLHF or verl, or a YAML file of verl or TRL."), 1, 1, error))
     return PLUMB_ERROR_USAGE;
   text = read_input (argv[1], error);
-  spec = text != NULL ? plumb_spec_import_openrlhf (text, notes, error) : NULL;
+  spec = text != NULL ? plumb_spec_import (text, algorithm, notes, error) : NULL;
   if (spec == NULL)
     return PLUMB_ERROR_INVALID;
   written = plumb_spec_to_text (spec);

@@ -14,9 +14,13 @@ typedef struct
 
 void plumb_import_note_free (PlumbImportNote *note);
 
-/* A spec from an OpenRLHF command line (shell syntax; current dotted flags, or the older names). `notes` gets one
- * PlumbImportNote for each flag that has no counterpart. NULL with PLUMB_ERROR_INVALID when the text is no command
- * line with flags. */
+/* A spec from what another trainer is started with, found out from the text: an OpenRLHF command line, a verl command line
+ * with KEY=VALUE or its YAML, a TRL YAML. `algorithm` (NULL: guessed) is for TRL, whose files do not name it. `notes` gets
+ * one PlumbImportNote for each setting that has no counterpart. NULL with PLUMB_ERROR_INVALID when the text is none of
+ * these. */
+PlumbSpec *plumb_spec_import (const char *text, const char *algorithm, GPtrArray *notes, GError **error);
+
+/* An OpenRLHF command line (shell syntax; current dotted flags, or the older names). */
 PlumbSpec *plumb_spec_import_openrlhf (const char *text, GPtrArray *notes, GError **error);
 
 G_END_DECLS
