@@ -178,6 +178,9 @@ void plumb_batch_take (PlumbBatch *to, PlumbBatch *from, const int *groups, int 
 /* Generates and scores; the batch's rewards, masks and log-probs of the sampler are filled. */
 PlumbBatch *plumb_run_generate (PlumbRun *run, const PlumbAsk *ask, GError **error);
 
+/* preflight.c: a word where generation runs ahead and nothing corrects for it. */
+void plumb_run_note_correction (PlumbSpec *spec, GPtrArray *notes);
+
 /* online.c and supervised.c: one step. */
 gboolean plumb_run_online_step (PlumbRun *run, GError **error);
 gboolean plumb_run_supervised_step (PlumbRun *run, GError **error);

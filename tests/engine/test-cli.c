@@ -167,6 +167,12 @@ test_fitting (Engine *engine, gconstpointer data)
   assert_has (engine->out, "answers with labels");
   g_assert_cmpint (engine_call (engine, "validate $SPECS/sft.spec --set algorithm.beta=0.2"), ==, 0);
   assert_has (engine->out, "sft does not use this setting");
+  g_assert_cmpint (engine_call (engine, "validate $SPECS/grpo.spec --set algorithm.policy_loss=sapo --set algorithm.clip_low=0.1 "
+                                        "--set algorithm.kl.unbiased=yes --set algorithm.kl.where=reward --set "
+                                        "reward.overlong_factor=2"), ==, 0);
+  assert_has (engine->out, "algorithm.clip_low = 0.1: it has no effect with algorithm.policy_loss = sapo");
+  assert_has (engine->out, "algorithm.kl.unbiased = yes: it has no effect with algorithm.kl.where = reward");
+  assert_has (engine->out, "reward.overlong_factor = 2: it has no effect with reward.overlong_buffer = off");
 }
 
 /* Every set of held-out data has its own figures, and nothing is left behind. */
