@@ -17,6 +17,7 @@
 
 #define QUEUE_FILE "ahead.bin"
 #define MOST_RESTARTS 3 /* of the worker, in one run */
+#define SHORTEST_SPAN 1e-4 /* seconds: less is not seen in a timeline */
 
 /* What the worker counted since it was started. */
 typedef struct
@@ -66,6 +67,25 @@ read_counts (Counts *c, GVariant *body)
   g_variant_lookup (body, "seconds-busy", "d", &c->busy);
 }
 
+/* What the worker did since it told last, as rows of the timeline. */
+static void
+record_spans (PlumbRun *run, GVariant *body)
+{
+  gsize n = 0;
+  const guint8 *raw = plumb_body_get_array (body, "spans", sizeof (double), &n);
+  g_autofree char *worker = g_strdup_printf ("worker %d", plumb_crew_size (run->crew) + 1);
+  double wall = plumb_telemetry_now (run->telemetry) - (double) g_get_monotonic_time () / G_USEC_PER_SEC;
+  for (gsize i = 0; raw && i + 3 <= n; i += 3)
+    {
+      double span[3];
+      memcpy (span, raw + i * sizeof (double), sizeof span);
+      if (!(span[2] - span[1] >= SHORTEST_SPAN))
+        continue;
+      plumb_telemetry_phase (run->telemetry, worker, span[0] > 1 ? "sync" : "generate", run->position.step,
+                             wall + span[1], wall + span[2]);
+    }
+}
+
 static void
 take_groups (GVariant *body, gpointer data)
 {
@@ -74,6 +94,7 @@ take_groups (GVariant *body, gpointer data)
   self->arrived = g_get_monotonic_time ();
   run->status->progressed = plumb_telemetry_now (run->telemetry);
   read_counts (&self->now, body);
+  record_spans (run, body);
   if (!self->bad)
     plumb_ahead_queue_accept (self->queue, body, &self->bad);
 }
@@ -86,30 +107,13 @@ open_worker (PlumbRun *run, GError **error)
   return answer != NULL;
 }
 
-/* The GPU after those of the trainers where there is one; else the one of the last of them. */
-static char *
-choose_device (PlumbRun *run, const PlumbWorkerSettings *settings)
-{
-  guint64 first = 0;
-  if (!plumb_spec_is_auto (run->spec, "placement.rollout"))
-    return g_strdup (plumb_spec_get_text (run->spec, "placement.rollout"));
-  if (!settings->device || !g_str_has_prefix (settings->device, "cuda:")
-      || !g_ascii_string_to_unsigned (settings->device + strlen ("cuda:"), 10, 0, G_MAXINT, &first, NULL))
-    return g_strdup (settings->device);
-  guint64 last = first + (guint64) plumb_crew_size (run->crew) - 1;
-  g_autofree char *next = g_strdup_printf ("cuda:%" G_GUINT64_FORMAT, last + 1);
-  g_autoptr (PlumbDevice) device = plumb_device_open (next, 1 << 20, NULL);
-  return device ? g_steal_pointer (&next) : g_strdup_printf ("cuda:%" G_GUINT64_FORMAT, last);
-}
-
 gboolean
 plumb_run_ahead_open (PlumbRun *run, const PlumbWorkerSettings *settings, guint64 weight_bytes, GError **error)
 {
   PlumbAhead *self = run->ahead = g_new0 (PlumbAhead, 1);
   PlumbWorkerSettings own = *settings;
-  g_autofree char *device = choose_device (run, settings);
   own.ahead = TRUE;
-  own.device = device;
+  own.device = settings->rollout_device;
   own.reference = own.critic = own.reward = own.comm = NULL;
   own.rank = 0;
   own.ranks = 1;
@@ -332,7 +336,7 @@ await (PlumbRun *run, int prompts, GError **error)
 {
   double begin = plumb_telemetry_now (run->telemetry);
   gboolean ok = TRUE;
-  plumb_run_begin_phase (run, "generate");
+  plumb_run_begin_phase (run, "idle");
   do
     {
       while (ok && (int) plumb_ahead_queue_ready (run->ahead->queue) < prompts)

@@ -74,10 +74,17 @@ plumb_run_begin_phase (PlumbRun *run, const char *name)
 void
 plumb_run_end_phase (PlumbRun *run)
 {
+  /* What all workers do together; the rest is done by the first, or for it. */
+  static const char *const shared[] = { "load", "generate", "logprob", "train", "idle", NULL };
   if (!run->phase)
     return;
   double end = plumb_telemetry_now (run->telemetry), seconds = end - run->phase_start;
-  plumb_telemetry_phase (run->telemetry, "worker 1", run->phase, run->position.step, run->phase_start, end);
+  int workers = run->crew && g_strv_contains (shared, run->phase) ? plumb_crew_size (run->crew) : 1;
+  for (int i = 1; i <= workers; i++)
+    {
+      g_autofree char *worker = g_strdup_printf ("worker %d", i);
+      plumb_telemetry_phase (run->telemetry, worker, run->phase, run->position.step, run->phase_start, end);
+    }
   if (run->phase_seconds->len >= PHASES_KEPT)
     g_array_remove_index (run->phase_seconds, 0);
   g_array_append_val (run->phase_seconds, seconds);

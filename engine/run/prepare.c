@@ -432,6 +432,62 @@ choose_device (PlumbWorkerSettings *s, PlumbSpec *spec, guint64 *memory_availabl
              || plumb_spec_resolve (spec, "run.deterministic", s->deterministic ? "yes" : "no", error));
 }
 
+/* The GPU of a number counted from the first one; FALSE where it is no GPU. */
+static gboolean
+count_on (const char *device, gint64 steps, char **other)
+{
+  guint64 first = 0;
+  if (!g_str_has_prefix (device, "cuda:")
+      || !g_ascii_string_to_unsigned (device + strlen ("cuda:"), 10, 0, G_MAXINT, &first, NULL))
+    return FALSE;
+  *other = g_strdup_printf ("cuda:%" G_GINT64_FORMAT, (gint64) first + steps);
+  return TRUE;
+}
+
+/* Each worker takes a GPU of its own, from that of the run on. */
+static gboolean
+check_workers (const PlumbWorkerSettings *s, gint64 workers, GError **error)
+{
+  for (gint64 i = 1; i < workers; i++)
+    {
+      g_autofree char *name = NULL;
+      if (!count_on (s->device, i, &name))
+        return TRUE;
+      g_autoptr (PlumbDevice) device = plumb_device_open (name, 1 << 20, error);
+      if (!device)
+        {
+          g_prefix_error (error, "placement.workers = %" G_GINT64_FORMAT " takes as many GPUs from %s on; ", workers,
+                          s->device);
+          return FALSE;
+        }
+    }
+  return TRUE;
+}
+
+/* What generates ahead takes the GPU after those that train where there is one; else it shares the last of them. */
+static gboolean
+choose_rollout_device (PlumbWorkerSettings *s, PlumbSpec *spec, GError **error)
+{
+  gint64 workers = plumb_spec_get_integer (spec, "placement.workers");
+  g_autofree char *next = NULL, *last = NULL;
+  if (!check_workers (s, workers, error))
+    return FALSE;
+  if (!plumb_recipe (plumb_spec_algorithm (spec))->online || !plumb_spec_get_boolean (spec, "rollout.async"))
+    return TRUE;
+  gboolean automatic = plumb_spec_is_auto (spec, "placement.rollout");
+  gboolean gpu = automatic && count_on (s->device, workers, &next) && count_on (s->device, workers - 1, &last);
+  const char *name = !automatic ? plumb_spec_get_text (spec, "placement.rollout") : gpu ? next : s->device;
+  g_autoptr (GError) missing = NULL;
+  g_autoptr (PlumbDevice) device = plumb_device_open (name, 1 << 20, &missing);
+  if (!device && !automatic)
+    {
+      g_propagate_prefixed_error (error, g_steal_pointer (&missing), "placement.rollout: ");
+      return FALSE;
+    }
+  s->rollout_device = g_strdup (device ? name : last);
+  return !automatic || plumb_spec_resolve (spec, "placement.rollout", s->rollout_device, error);
+}
+
 /* The frozen model: the one that is named, the one that was kept when a stage or round began, or the first. */
 static void
 set_reference (PlumbWorkerSettings *s, const PlumbRunInputs *in, const char *dir)
@@ -500,7 +556,7 @@ plumb_run_make_settings (PlumbWorkerSettings *s, const PlumbRunInputs *in, const
     return FALSE;
   guint64 memory_available = 0;
   gboolean gpu = FALSE;
-  if (!choose_device (s, spec, &memory_available, &gpu, error))
+  if (!choose_device (s, spec, &memory_available, &gpu, error) || !choose_rollout_device (s, spec, error))
     return FALSE;
   s->policy = g_strdup (in->start_model);
   s->type = g_str_equal (plumb_spec_get_text (spec, "model.precision"), "bf16") ? DEV_BF16 : DEV_F32;

@@ -445,6 +445,11 @@ open_workers (PlumbRun *run, const PlumbRunInputs *in, GError **error)
   plumb_progress_say (run->progress, "model    %.2f M parameters, %s", parameters / 1e6,
                       plumb_spec_get_text (run->spec, "model.precision"));
   plumb_progress_say (run->progress, "memory   %s%s", each, plan);
+  if (run->ahead)
+    plumb_progress_say (run->progress, "ahead    worker %d generates on %s, at most %" G_GINT64_FORMAT " versions ahead%s",
+                        workers + 1, settings.rollout_device,
+                        plumb_spec_get_integer (run->spec, "rollout.max_staleness"),
+                        plumb_spec_get_boolean (run->spec, "rollout.partial") ? ", partial completions" : "");
   tell_correction (run);
   plumb_telemetry_event (run->telemetry, PLUMB_EVENT_INFO, "plan", run->position.step, "memory planned: %s%s",
                          each, plan);

@@ -19,6 +19,7 @@ plumb_worker_settings_clear (PlumbWorkerSettings *s)
   g_clear_pointer (&s->reward, g_free);
   g_clear_pointer (&s->device, g_free);
   g_clear_pointer (&s->comm, g_free);
+  g_clear_pointer (&s->rollout_device, g_free);
 }
 
 /* Numbers of the settings by name: one list for both directions. */

@@ -13,6 +13,7 @@ typedef struct
   char *policy;        /* Hugging Face folder */
   char *reference;     /* NULL: none */
   char *device;        /* "cpu" or "cuda:N"; NULL: cpu */
+  char *rollout_device; /* of the worker that generates ahead; does not travel */
   gboolean deterministic; /* rows do not depend on their batch; the CPU always is */
   gboolean reference_from_policy; /* the reference is what the policy is when its stage begins */
   char *critic;        /* NULL: none */

@@ -10,16 +10,28 @@
 #include "engine/core/error.h"
 #include "engine/run/worker-private.h"
 
+#define MOST_SPANS 1000 /* of time that are kept until they are told */
+
+/* What the worker does, for its account of time. */
+typedef enum
+{
+  STREAM_IDLE,
+  STREAM_BUSY,
+  STREAM_SYNC,
+  N_STREAM,
+} StreamState;
+
 struct _PlumbStream
 {
   int samples;        /* of each prompt */
   gboolean partial;   /* running samples go on with newer weights */
   gboolean outdated;  /* newer weights are up than those in use */
-  gboolean idle;      /* nothing to do until a message comes */
+  StreamState state;  /* idle: nothing to do until a message comes */
   guint64 version;    /* of the weights in use */
   GHashTable *groups; /* ordinal -> GPtrArray of PlumbCompletion: those that are not whole yet */
-  gint64 since;       /* when it last became idle or busy */
-  double seconds_idle, seconds_sync, seconds_busy;
+  gint64 since;       /* of the state */
+  double seconds[N_STREAM];
+  GArray *spans;      /* of double: state, begin and end (monotonic, seconds) of what is over and not told yet */
 };
 
 static gboolean
@@ -70,6 +82,8 @@ plumb_worker_stream_begin (PlumbWorker *self, GVariant *body, GError **error)
   self->stream->groups
       = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, (GDestroyNotify) g_ptr_array_unref);
   self->stream->since = g_get_monotonic_time ();
+  self->stream->state = STREAM_BUSY;
+  self->stream->spans = g_array_new (FALSE, FALSE, sizeof (double));
   return g_variant_new ("a{sv}", NULL);
 }
 
@@ -79,6 +93,7 @@ plumb_worker_stream_end (PlumbWorker *self)
   if (!self->stream)
     return;
   g_hash_table_unref (self->stream->groups);
+  g_array_unref (self->stream->spans);
   g_clear_pointer (&self->stream, g_free);
 }
 
@@ -90,21 +105,18 @@ check_stream (PlumbWorker *self, GError **error)
   return self->stream != NULL;
 }
 
-/* Seconds since the last change, which goes to one account. */
 static void
-account (PlumbStream *stream, double *seconds)
+set_state (PlumbStream *stream, StreamState state)
 {
   gint64 now = g_get_monotonic_time ();
-  *seconds += (double) (now - stream->since) / G_USEC_PER_SEC;
+  const double span[] = { stream->state, (double) stream->since / G_USEC_PER_SEC, (double) now / G_USEC_PER_SEC };
+  if (state == stream->state)
+    return;
+  stream->seconds[stream->state] += span[2] - span[1];
+  if (stream->state != STREAM_IDLE && stream->spans->len < MOST_SPANS * G_N_ELEMENTS (span))
+    g_array_append_vals (stream->spans, span, G_N_ELEMENTS (span));
+  stream->state = state;
   stream->since = now;
-}
-
-static void
-wake_up (PlumbStream *stream)
-{
-  if (stream->idle)
-    account (stream, &stream->seconds_idle);
-  stream->idle = FALSE;
 }
 
 GVariant *
@@ -113,7 +125,7 @@ plumb_worker_stream_submit (PlumbWorker *self, GVariant *body, GError **error)
   gint64 samples = 0;
   if (!check_stream (self, error) || !plumb_worker_submit_prompts (self, body, &samples, error))
     return NULL;
-  wake_up (self->stream);
+  set_state (self->stream, STREAM_BUSY);
   return g_variant_new ("a{sv}", NULL);
 }
 
@@ -122,7 +134,7 @@ plumb_worker_stream_renew (PlumbWorker *self, GVariant *body, GError **error)
 {
   if (!check_stream (self, error))
     return NULL;
-  wake_up (self->stream);
+  set_state (self->stream, STREAM_BUSY);
   self->stream->outdated = TRUE;
   return g_variant_new ("a{sv}", NULL);
 }
@@ -130,7 +142,7 @@ plumb_worker_stream_renew (PlumbWorker *self, GVariant *body, GError **error)
 gboolean
 plumb_worker_stream_is_busy (PlumbWorker *self)
 {
-  return self->stream && !self->stream->idle;
+  return self->stream && self->stream->state != STREAM_IDLE;
 }
 
 /* Newer weights are taken when nothing runs on the old ones, or at once where samples may be made of several. Until then
@@ -143,13 +155,13 @@ take_weights (PlumbWorker *self, GError **error)
   plumb_rollout_hold (self->rollout, !now);
   if (!now)
     return TRUE;
-  account (stream, &stream->seconds_busy);
+  set_state (stream, STREAM_SYNC);
   if (!plumb_rollout_settle (self->rollout, error)
       || !plumb_weight_board_read (self->board, self->device, plumb_model_weights (self->policy), &stream->version, error)
       || !plumb_rollout_renew (self->rollout, stream->version, error))
     return FALSE;
   stream->outdated = FALSE;
-  account (stream, &stream->seconds_sync);
+  set_state (stream, STREAM_BUSY);
   return TRUE;
 }
 
@@ -182,9 +194,14 @@ groups_body (PlumbWorker *self, const PlumbCollected *whole)
   g_autoptr (GVariantDict) body = g_variant_dict_new (NULL);
   plumb_body_add_collected (body, whole, TRUE);
   plumb_body_add_rollout_statistics (body, self->rollout);
-  g_variant_dict_insert (body, "seconds-idle", "d", self->stream->seconds_idle);
-  g_variant_dict_insert (body, "seconds-sync", "d", self->stream->seconds_sync);
-  g_variant_dict_insert (body, "seconds-busy", "d", self->stream->seconds_busy);
+  PlumbStream *stream = self->stream;
+  double present = (double) (g_get_monotonic_time () - stream->since) / G_USEC_PER_SEC;
+  g_variant_dict_insert (body, "seconds-idle", "d", stream->seconds[STREAM_IDLE]);
+  g_variant_dict_insert (body, "seconds-sync", "d", stream->seconds[STREAM_SYNC]);
+  g_variant_dict_insert (body, "seconds-busy", "d",
+                         stream->seconds[STREAM_BUSY] + (stream->state == STREAM_BUSY ? present : 0));
+  plumb_body_add_array (body, "spans", stream->spans->data, stream->spans->len, sizeof (double));
+  g_array_set_size (stream->spans, 0);
   return g_variant_dict_end (body);
 }
 
@@ -200,9 +217,10 @@ plumb_worker_stream_advance (PlumbWorker *self, GError **error)
   g_auto (PlumbCollected) whole = { 0 };
   plumb_collected_init (&whole);
   collect_groups (self, &whole);
-  stream->idle = idle && !stream->outdated;
-  if (whole.ordinals->len == 0 && !stream->idle)
-    return plumb_worker_tell_alive (self, error);
-  account (stream, &stream->seconds_busy);
-  return whole.ordinals->len == 0 || plumb_worker_tell (self, PLUMB_MESSAGE_GROUPS, groups_body (self, &whole), error);
+  idle = idle && !stream->outdated;
+  gboolean ok = whole.ordinals->len > 0
+                    ? plumb_worker_tell (self, PLUMB_MESSAGE_GROUPS, groups_body (self, &whole), error)
+                    : plumb_worker_tell_alive (self, error);
+  set_state (stream, idle ? STREAM_IDLE : STREAM_BUSY);
+  return ok;
 }
