@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plumbline-engine import: a spec from what another trainer is started with. */
+/* plumbline-engine import: what other trainers are started with, and what they recorded. */
 #define G_LOG_DOMAIN "plumbline"
 #include "config.h"
 
@@ -7,6 +7,8 @@
 
 #include "engine/cli/command.h"
 #include "engine/core/error.h"
+#include "engine/core/history.h"
+#include "engine/core/run-dir.h"
 #include "engine/core/spec-import.h"
 
 #define MOST_BYTES (1 << 20)
@@ -30,23 +32,13 @@ read_input (const char *path, GError **error)
   return NULL;
 }
 
-int
-plumb_cmd_import (int argc, char **argv, GError **error)
+static int
+import_settings (const char *path, const char *algorithm, GError **error)
 {
-  g_autofree char *algorithm = NULL;
-  const GOptionEntry options[] = {
-    { "algorithm", 'a', 0, G_OPTION_ARG_STRING, &algorithm, N_ ("what a TRL file is for; guessed otherwise"), N_ ("NAME") },
-    { NULL },
-  };
   g_autoptr (GPtrArray) notes = g_ptr_array_new_with_free_func ((GDestroyNotify)plumb_import_note_free);
-  g_autoptr (PlumbSpec) spec = NULL;
-  g_autofree char *text = NULL, *written = NULL;
+  g_autofree char *text = read_input (path, error), *written = NULL;
+  g_autoptr (PlumbSpec) spec = text != NULL ? plumb_spec_import (text, algorithm, notes, error) : NULL;
 
-  if (!plumb_command_parse (&argc, &argv, options, "FILE|-",
-                            _ ("Makes a spec from a command line of OpenRLHF or verl, or a YAML file of verl or TRL."), 1, 1, error))
-    return PLUMB_ERROR_USAGE;
-  text = read_input (argv[1], error);
-  spec = text != NULL ? plumb_spec_import (text, algorithm, notes, error) : NULL;
   if (spec == NULL)
     return PLUMB_ERROR_INVALID;
   written = plumb_spec_to_text (spec);
@@ -60,4 +52,44 @@ plumb_cmd_import (int argc, char **argv, GError **error)
       g_print ("#   %s: %s\n", note->flag, note->reason);
     }
   return 0;
+}
+
+static int
+import_curves (const char *path, const char *run, const char *name, GError **error)
+{
+  g_autoptr (PlumbHistory) history = plumb_history_load (path, error);
+  g_autofree char *base = g_path_get_basename (path), *proposed = NULL;
+  g_autoptr (GArray) attempts = NULL;
+
+  if (history == NULL)
+    return PLUMB_ERROR_INVALID;
+  name = name != NULL ? name : base;
+  proposed = run != NULL ? g_strdup (run) : plumb_run_dir_propose (name);
+  if (!plumb_history_write (history, path, proposed, name, error))
+    return plumb_error_exit_code (*error);
+  attempts = plumb_history_attempts (history);
+  for (guint i = 0; i < history->notes->len; i++)
+    g_printerr ("%s\n", (char *)g_ptr_array_index (history->notes, i));
+  g_print (_ ("%s: %u points, %u attempts\n"), proposed, history->points->len, attempts->len);
+  return 0;
+}
+
+int
+plumb_cmd_import (int argc, char **argv, GError **error)
+{
+  g_autofree char *algorithm = NULL, *run = NULL, *name = NULL;
+  const GOptionEntry options[] = {
+    { "algorithm", 'a', 0, G_OPTION_ARG_STRING, &algorithm, N_ ("what a TRL file is for; guessed otherwise"), N_ ("NAME") },
+    { "run-dir", 0, 0, G_OPTION_ARG_FILENAME, &run, N_ ("curves: folder of the run that is made of them"), N_ ("DIR") },
+    { "name", 0, 0, G_OPTION_ARG_STRING, &name, N_ ("curves: shown name of that run"), N_ ("NAME") },
+    { NULL },
+  };
+
+  if (!plumb_command_parse (&argc, &argv, options, "FILE|DIR|-",
+                            _ ("Makes a spec from a command line of OpenRLHF or verl, or a YAML file of verl or TRL; or a run to "
+                               "look at from the curves in TensorBoard's event files, JSON lines or CSV."),
+                            1, 1, error))
+    return PLUMB_ERROR_USAGE;
+  return !g_str_equal (argv[1], "-") && plumb_history_is_likely (argv[1]) ? import_curves (argv[1], run, name, error)
+                                                                            : import_settings (argv[1], algorithm, error);
 }

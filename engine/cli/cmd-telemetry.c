@@ -11,6 +11,7 @@
 
 #include "engine/cli/command.h"
 #include "engine/core/error.h"
+#include "engine/core/history.h"
 #include "engine/core/run-dir.h"
 #include "engine/core/telemetry-reader.h"
 
@@ -190,15 +191,29 @@ find_database (const char *run)
   return g_build_filename (run, PLUMB_RUN_TELEMETRY, NULL);
 }
 
+static int
+export_curves (const char *database, const char *folder, GError **error)
+{
+  g_autofree char *path = plumb_history_export (database, folder, error);
+
+  if (path == NULL)
+    return PLUMB_ERROR_FAILED;
+  g_print ("%s\n", path);
+  return 0;
+}
+
 int
 plumb_cmd_telemetry (int argc, char **argv, GError **error)
 {
   gint64 since = 0;
   gboolean follow = FALSE;
+  g_autofree char *tensorboard = NULL;
   const GOptionEntry options[] = {
     { "since", 0, 0, G_OPTION_ARG_INT64, &since, N_ ("print the rows after this number"),
       N_ ("N") },
     { "follow", 0, 0, G_OPTION_ARG_NONE, &follow, N_ ("go on until the run ends"), NULL },
+    { "tensorboard", 0, 0, G_OPTION_ARG_FILENAME, &tensorboard,
+      N_ ("write the curves as a TensorBoard event file instead"), N_ ("DIR") },
     { NULL },
   };
   g_autofree char *run = NULL, *database = NULL;
@@ -211,6 +226,8 @@ plumb_cmd_telemetry (int argc, char **argv, GError **error)
   if (run == NULL)
     return PLUMB_ERROR_INVALID;
   database = find_database (run);
+  if (tensorboard != NULL)
+    return export_curves (database, tensorboard, error);
   reader = plumb_telemetry_reader_open (database, error);
   if (reader == NULL)
     return PLUMB_ERROR_INVALID;
