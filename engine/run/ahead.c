@@ -38,6 +38,7 @@ struct _PlumbAhead
   gint64 renewed;     /* groups that were too old when their turn came, and were generated again */
   double waited;      /* seconds of this step in which the trainers had nothing to do */
   Counts now, before; /* at the last message, and at the last take */
+  Counts step;        /* between the takes of the last step */
   GError *bad;        /* a message that does not fit */
 };
 
@@ -287,6 +288,7 @@ static gboolean
 check_worker (PlumbRun *run, GError **error)
 {
   PlumbAhead *self = run->ahead;
+  const char *loss = plumb_crew_ahead_loss (run->crew, waiting_since (self->queue) > 0);
   gint64 since = waiting_since (self->queue);
   double limit = plumb_spec_get_real (run->spec, "rollout.timeout");
   double seconds = since > 0 ? (double) (g_get_monotonic_time () - MAX (since, self->arrived)) / G_USEC_PER_SEC : 0;
@@ -295,7 +297,6 @@ check_worker (PlumbRun *run, GError **error)
       g_propagate_error (error, g_steal_pointer (&self->bad));
       return FALSE;
     }
-  const char *loss = plumb_crew_ahead_loss (run->crew, since > 0);
   if (loss)
     return recover (run, loss, error);
   if (limit <= 0 || seconds <= limit)
@@ -388,6 +389,8 @@ plumb_run_ahead_take (PlumbRun *run, int prompts, gsize *rows, gint64 *first_ord
   take_counts (self, batch);
   if (!plumb_run_fill_batch (run, batch, &completions, error))
     return NULL;
+  self->step.busy += self->now.busy - self->before.busy;
+  self->step.idle += self->now.idle - self->before.idle;
   self->before = self->now;
   plumb_ahead_queue_drop (self->queue, (guint) prompts);
   self->in_hand += prompts;
@@ -449,9 +452,11 @@ plumb_run_ahead_record (PlumbRun *run, const struct plumb_experience *e)
   plumb_run_point (run, "rollout/old_tokens", (double) old / (double) MAX (1, tokens));
   plumb_run_point (run, "rollout/ready", plumb_ahead_queue_finished (self->queue));
   plumb_run_point (run, "rollout/renewed", (double) self->renewed);
-  plumb_run_point (run, "rollout/idle", self->now.idle);
+  plumb_run_point (run, "rollout/busy", self->step.busy);
+  plumb_run_point (run, "rollout/idle", self->step.idle);
   plumb_run_point (run, "time/idle", self->waited);
   self->waited = 0;
+  self->step = (Counts){ 0 };
 }
 
 gboolean

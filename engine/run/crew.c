@@ -43,6 +43,7 @@ struct _PlumbCrew
   PlumbCrewPlan plan;
   char *log;
   gint64 lease; /* the last one */
+  gboolean caught_up; /* nothing that was sent waits to be read: only then does silence mean something */
   guint64 version;
   char *loss;
   PlumbCrewTick tick;
@@ -120,10 +121,11 @@ take_reply (PlumbCrew *self, Member *member, const PlumbMessage *message)
 
 /* Waits a little for a message and hands it to its worker. */
 static gboolean
-receive (PlumbCrew *self, GError **error)
+receive (PlumbCrew *self, int milliseconds, GError **error)
 {
   g_autoptr (GError) local = NULL;
-  g_autoptr (PlumbMessage) message = plumb_message_receive (self->socket, TRUE, TICK_MS, &local);
+  g_autoptr (PlumbMessage) message = plumb_message_receive (self->socket, TRUE, milliseconds, &local);
+  self->caught_up = !message;
   if (local)
     {
       g_propagate_error (error, g_steal_pointer (&local));
@@ -165,7 +167,7 @@ describe_loss (PlumbCrew *self, const Member *member, gboolean owes)
   if (end)
     return g_strdup_printf ("worker %u (process %d) %s in phase %s, %.1f s after it was last heard", member->number,
                             plumb_crew_process_id (member->process), end, activity (self, member), silent);
-  if (self->plan.patience > 0 && member->process && owes && silent > self->plan.patience)
+  if (self->plan.patience > 0 && member->process && owes && self->caught_up && silent > self->plan.patience)
     return g_strdup_printf ("worker %u (process %d) has said nothing for %.0f s in phase %s and is given up "
                             "(placement.timeout)", member->number, plumb_crew_process_id (member->process), silent,
                             activity (self, member));
@@ -253,7 +255,7 @@ await_greetings (PlumbCrew *self, GError **error)
           late = &self->members[i];
       if (!late)
         return TRUE;
-      if (!receive (self, error) || !check_member (self, late, error))
+      if (!receive (self, TICK_MS, error) || !check_member (self, late, error))
         return FALSE;
       if (g_get_monotonic_time () - start > GREETING_SECONDS * G_USEC_PER_SEC)
         {
@@ -402,7 +404,7 @@ static gboolean
 finish (PlumbCrew *self, GError **error)
 {
   while (is_working (self))
-    if (!receive (self, error) || !check_members (self, error) || !tick (self, error))
+    if (!receive (self, TICK_MS, error) || !check_members (self, error) || !tick (self, error))
       return FALSE;
   GError *cause = take_cause (self);
   for (int i = 0; i < self->n; i++)
@@ -476,6 +478,10 @@ const char *
 plumb_crew_ahead_loss (PlumbCrew *self, gboolean owes)
 {
   Member *member = ahead (self);
+  /* What it said while nobody listened comes first. */
+  for (self->caught_up = FALSE; !self->caught_up;)
+    if (!receive (self, 0, NULL))
+      break;
   if (!self->ahead_loss)
     self->ahead_loss = describe_loss (self, member, owes || member->lease);
   return self->ahead_loss;
@@ -489,7 +495,7 @@ plumb_crew_ask_ahead (PlumbCrew *self, PlumbMessageKind kind, GVariant *body, GE
     return NULL;
   while (member->lease)
     {
-      if (!receive (self, error) || !check_members (self, error) || !tick (self, error))
+      if (!receive (self, TICK_MS, error) || !check_members (self, error) || !tick (self, error))
         return NULL;
       if (plumb_crew_ahead_loss (self, TRUE))
         {
@@ -539,7 +545,7 @@ plumb_crew_restart_ahead (PlumbCrew *self, GError **error)
 gboolean
 plumb_crew_wait (PlumbCrew *self, GError **error)
 {
-  return receive (self, error) && check_members (self, error) && tick (self, error);
+  return receive (self, TICK_MS, error) && check_members (self, error) && tick (self, error);
 }
 
 void

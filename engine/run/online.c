@@ -360,7 +360,9 @@ record_step (PlumbRun *run, const PlumbBatch *batch, const Training *t, double s
     plumb_run_point (run, "data/accepted", (double) batch->prompts / batch->asked);
   plumb_run_point (run, "throughput/train", batch->experience->tokens / MAX (1e-9, end - trained));
   plumb_run_record_step (run, end - start, batch->experience->tokens);
-  plumb_run_point (run, "time/generate", batch->seconds);
+  /* What was generated ahead took no time of the step. */
+  if (!run->ahead)
+    plumb_run_point (run, "time/generate", batch->seconds);
   plumb_run_point (run, "time/train", end - trained);
   run->step_seconds = end - start;
 }

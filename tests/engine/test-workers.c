@@ -184,6 +184,28 @@ test_worker_hangs (Engine *engine, gconstpointer data)
   go_on (engine);
 }
 
+/* A controller that did not listen for a while, like on a laptop that slept, holds no silence against its workers. */
+static void
+test_controller_sleeps (Engine *engine, gconstpointer data)
+{
+  static const char *const settings[] = { "--set placement.timeout=1",
+                                          "--set placement.timeout=1 --set placement.workers=1 --set rollout.async=yes "
+                                          "--set rollout.timeout=1" };
+  for (gsize i = 0; i < G_N_ELEMENTS (settings); i++)
+    {
+      g_autoptr (GSubprocess) process = NULL;
+      g_autoptr (GArray) workers = start_long (engine, &process, settings[i]);
+      g_subprocess_send_signal (process, SIGSTOP);
+      g_usleep (5 * G_USEC_PER_SEC / 2);
+      g_subprocess_send_signal (process, SIGCONT);
+      g_usleep (G_USEC_PER_SEC / 2);
+      g_assert_cmpint (engine_call (engine, "stop run"), ==, 0);
+      g_assert_cmpint (engine_wait (process), ==, 0);
+      g_assert_cmpint (engine_call (engine, "telemetry run --since 0"), ==, 0);
+      g_assert_null (strstr (engine->out, "-lost\""));
+    }
+}
+
 /* What a worker prints is in the log, with its name; and one that nobody started ends at once. */
 static void
 test_alone (Engine *engine, gconstpointer data)
@@ -206,6 +228,7 @@ main (int argc, char **argv)
   ENGINE_TEST ("/workers/controller-dies", test_controller_dies);
   ENGINE_TEST ("/workers/worker-dies", test_worker_dies);
   ENGINE_TEST ("/workers/worker-hangs", test_worker_hangs);
+  ENGINE_TEST ("/workers/controller-sleeps", test_controller_sleeps);
   ENGINE_TEST ("/workers/alone", test_alone);
   return g_test_run ();
 }
