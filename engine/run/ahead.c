@@ -33,6 +33,7 @@ struct _PlumbAhead
   GVariant *settings; /* body of OPEN */
   gboolean streaming; /* the worker generates */
   int in_hand;        /* prompts taken and not trained yet */
+  gboolean counted;   /* its memory is part of what was planned */
   int restarts;
   gint64 arrived;     /* monotonic: groups came last */
   gint64 renewed;     /* groups that were too old when their turn came, and were generated again */
@@ -105,6 +106,10 @@ open_worker (PlumbRun *run, GError **error)
 {
   g_autoptr (GVariant) answer
       = plumb_crew_ask_ahead (run->crew, PLUMB_MESSAGE_OPEN, run->ahead->settings, error);
+  guint64 planned = 0;
+  if (answer && g_variant_lookup (answer, "planned", "t", &planned) && !run->ahead->counted)
+    run->memory_planned += planned;
+  run->ahead->counted = TRUE;
   return answer != NULL;
 }
 

@@ -43,6 +43,28 @@ plan_disk (PlumbRunPlan *plan, PlumbSpec *spec, const char *dir)
   plan->disk_available = statvfs (dir, &disk) == 0 ? (guint64) disk.f_bavail * disk.f_frsize : 0;
 }
 
+/* Workers that are processes, the one that generates ahead, and the process that leads them. */
+static gboolean
+plan_others (PlumbRunPlan *plan, PlumbSpec *spec, const PlumbWorkerSettings *settings, PlumbDevice *device,
+             GError **error)
+{
+  gsize workers = (gsize) plumb_spec_get_integer (spec, "placement.workers"), program = plan->memory.program;
+  gboolean ahead = settings->rollout_device != NULL;
+  if (workers == 1 && !ahead)
+    return TRUE;
+  plan->memory.others = program + (workers - 1) * (program + plumb_memory_plan_needed (&plan->memory));
+  if (!ahead)
+    return TRUE;
+  PlumbWorkerSettings own = *settings;
+  PlumbMemoryPlan memory;
+  own.ahead = TRUE;
+  own.reference = own.critic = own.reward = NULL;
+  if (!plumb_memory_plan_make (&memory, &own, device, error))
+    return FALSE;
+  plan->memory.others += program + plumb_memory_plan_needed (&memory);
+  return TRUE;
+}
+
 static gboolean
 plan_memory (PlumbRunPlan *plan, PlumbSpec *spec, const char *scratch, GError **error)
 {
@@ -53,7 +75,8 @@ plan_memory (PlumbRunPlan *plan, PlumbSpec *spec, const char *scratch, GError **
       || !plumb_run_make_settings (&settings, &inputs, scratch, error))
     return FALSE;
   g_autoptr (PlumbDevice) device = plumb_device_open (settings.device ? settings.device : "cpu", 1 << 20, error);
-  if (!device || !plumb_memory_plan_make (&plan->memory, &settings, device, error))
+  if (!device || !plumb_memory_plan_make (&plan->memory, &settings, device, error)
+      || !plan_others (plan, spec, &settings, device, error))
     return FALSE;
   struct dev_info info = { 0 };
   device->ops->info (device->context, &info);
@@ -152,8 +175,10 @@ add_phases (PlumbRunPlan *plan, GPtrArray *phases, gint64 step)
 static void
 take_program (PlumbRunPlan *plan, const PlumbPoints *planned)
 {
-  gsize needed = plumb_memory_plan_needed (&plan->memory);
-  if (plan->memory.program > 0 && planned && planned->n_points > 0 && planned->points[0].value > (double) needed)
+  gsize needed = plumb_memory_plan_needed (&plan->memory), first = needed + plan->memory.program;
+  if (plan->memory.others > 0 && planned && planned->n_points > 0 && planned->points[0].value > (double) first)
+    plan->memory.others = (gsize) planned->points[0].value - first;
+  else if (plan->memory.others == 0 && plan->memory.program > 0 && planned && planned->n_points > 0 && planned->points[0].value > (double) needed)
     plan->memory.program = (gsize) planned->points[0].value - needed;
 }
 

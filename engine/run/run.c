@@ -9,6 +9,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "engine/comm/comm.h"
@@ -381,6 +382,22 @@ start_crew (PlumbRun *run, PlumbWorkerSettings *settings, GError **error)
   return run->crew != NULL;
 }
 
+static void
+add_planned (PlumbRun *run, GVariant *answer)
+{
+  guint64 planned = 0;
+  g_variant_lookup (answer, "planned", "t", &planned);
+  run->memory_planned += planned;
+}
+
+/* What this process takes itself, where the workers are others. */
+static guint64
+own_memory (void)
+{
+  struct rusage usage;
+  return getrusage (RUSAGE_SELF, &usage) == 0 ? (guint64) usage.ru_maxrss * 1024 : 0;
+}
+
 /* All workers load their models; the answer of the first (transfer full). */
 static GVariant *
 open_models (PlumbRun *run, const PlumbWorkerSettings *settings, GError **error)
@@ -392,6 +409,8 @@ open_models (PlumbRun *run, const PlumbWorkerSettings *settings, GError **error)
   plumb_run_begin_phase (run, "load");
   gboolean ok = plumb_crew_ask_each (run->crew, PLUMB_MESSAGE_OPEN, bodies, answers, error);
   plumb_run_end_phase (run);
+  for (int i = 0; ok && i < n; i++)
+    add_planned (run, answers[i]);
   GVariant *first = ok ? g_steal_pointer (&answers[0]) : NULL;
   plumb_crew_clear_answers (run->crew, answers);
   return first;
@@ -431,8 +450,8 @@ open_workers (PlumbRun *run, const PlumbRunInputs *in, GError **error)
     return FALSE;
   int workers = plumb_crew_size (run->crew);
   g_autofree char *each = workers > 1 ? g_strdup_printf ("%d workers, each ", workers) : g_strdup ("");
-  g_variant_lookup (body, "planned", "t", &run->memory_planned);
-  run->memory_planned *= (guint64) workers;
+  if (workers > 1 || run->ahead)
+    run->memory_planned += own_memory ();
   g_variant_lookup (body, "plan", "&s", &plan);
   g_variant_lookup (body, "device", "&s", &device);
   g_variant_lookup (body, "products", "&s", &products);

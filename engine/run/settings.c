@@ -210,7 +210,7 @@ plumb_memory_plan_make (PlumbMemoryPlan *plan, const PlumbWorkerSettings *s, Plu
 gsize
 plumb_memory_plan_total (const PlumbMemoryPlan *p)
 {
-  return p->program + plumb_memory_plan_needed (p);
+  return p->program + plumb_memory_plan_needed (p) + p->others;
 }
 
 gsize
@@ -223,9 +223,11 @@ plumb_memory_plan_needed (const PlumbMemoryPlan *p)
 char *
 plumb_memory_plan_to_text (const PlumbMemoryPlan *p)
 {
+  g_autofree char *others
+      = p->others > 0 ? g_strdup_printf (", other processes %.1f", (double) p->others / 1e6) : g_strdup ("");
   return g_strdup_printf ("%.1f MB: program %.1f, weights %.1f, packed copies %.1f, reference %.1f, critic %.1f, reward model %.1f, gradients and optimizer "
-                          "%.1f, activations %.1f, rollout %.1f, workspace %.1f, checkpoint %.1f",
+                          "%.1f, activations %.1f, rollout %.1f, workspace %.1f, checkpoint %.1f%s",
                           plumb_memory_plan_total (p) / 1e6, p->program / 1e6, p->weights / 1e6, p->packed / 1e6,
                           p->reference / 1e6, p->critic / 1e6, p->reward / 1e6, p->state / 1e6, p->activations / 1e6, p->rollout / 1e6,
-                          p->workspace / 1e6, p->checkpoint / 1e6);
+                          p->workspace / 1e6, p->checkpoint / 1e6, others);
 }

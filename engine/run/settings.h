@@ -44,13 +44,14 @@ typedef struct
 {
   gsize program; /* what the process holds before the models: libraries, data, tokenizer */
   gsize weights, packed, reference, critic, reward, state, activations, rollout, workspace;
+  gsize others;     /* other processes of the run together: further workers, and what leads them */
   gsize checkpoint; /* host copies while the optimizer state is written */
 } PlumbMemoryPlan;
 
 gboolean plumb_memory_plan_make (PlumbMemoryPlan *plan, const PlumbWorkerSettings *settings,
                                  PlumbDevice *device, GError **error);
 gsize plumb_memory_plan_total (const PlumbMemoryPlan *plan);
-/* Without the program: what is still to be taken. */
+/* Without the program and without other processes: what this worker is still to take. */
 gsize plumb_memory_plan_needed (const PlumbMemoryPlan *plan);
 /* "weights 3.6 MB, ..." for the log. (transfer full) */
 char *plumb_memory_plan_to_text (const PlumbMemoryPlan *plan);

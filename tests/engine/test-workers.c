@@ -184,6 +184,32 @@ test_worker_hangs (Engine *engine, gconstpointer data)
   go_on (engine);
 }
 
+/* What is planned for all processes together is near what they take. */
+static void
+test_memory (Engine *engine, gconstpointer data)
+{
+  static const char *const settings[] = { "--set placement.workers=2", "--set rollout.async=yes" };
+  for (gsize i = 0; i < G_N_ELEMENTS (settings); i++)
+    {
+      g_autofree char *run = g_strdup_printf ("memory-%d", (int) i);
+      g_autofree char *arguments = g_strdup_printf ("$SPECS/grpo.spec %s --run-dir %s", settings[i], run);
+      run_ok (engine, arguments);
+      g_autoptr (GArray) planned = engine_series (engine, run, "memory/device_planned");
+      g_autoptr (GArray) taken = engine_series (engine, run, "memory/host");
+      double plan = g_array_index (planned, double, planned->len - 1), most = g_array_index (taken, double, taken->len - 1);
+      g_autoptr (JsonParser) parser = json_parser_new ();
+      g_assert_cmpint (engine_call (engine, "plan $SPECS/grpo.spec %s --json", settings[i]), ==, 0);
+      double told = json_object_get_double_member (engine_json (engine, parser), "memory_bytes");
+      g_test_message ("planned %.1f MB, told by plan %.1f MB, taken %.1f MB", plan / 1e6, told / 1e6, most / 1e6);
+      /* Under a checker of memory programs take more than they ask for. */
+      if (!g_getenv ("ASAN_OPTIONS"))
+        {
+          g_assert_cmpfloat (fabs (plan - most), <=, 0.25 * most);
+          g_assert_cmpfloat (fabs (told - most), <=, 0.25 * most);
+        }
+    }
+}
+
 /* A controller that did not listen for a while, like on a laptop that slept, holds no silence against its workers. */
 static void
 test_controller_sleeps (Engine *engine, gconstpointer data)
@@ -210,6 +236,15 @@ test_controller_sleeps (Engine *engine, gconstpointer data)
 static void
 test_alone (Engine *engine, gconstpointer data)
 {
+  g_assert_cmpint (engine_shell (engine, "OMP_NUM_THREADS=4 OMP_DISPLAY_ENV=true \"$ENGINE\" run $SPECS/sft.spec "
+                                         "--set placement.workers=2 --run-dir told"), ==, 0);
+  g_autofree char *log = engine_read (engine, "told/log.txt");
+  for (int i = 1; i <= 2; i++)
+    {
+      g_autofree char *line = g_strdup_printf ("worker %d:   [host] OMP_NUM_THREADS = '2'", i);
+      g_autofree char *plain = g_strdup_printf ("worker %d:   OMP_NUM_THREADS = '2'", i);
+      g_assert_true (strstr (log, line) || strstr (log, plain));
+    }
   g_assert_cmpint (engine_call (engine, "worker"), ==, 2);
   assert_has (engine->err, "placement.workers");
   g_assert_cmpint (engine_call (engine, "worker --address tcp://localhost:1 --number 1 --controller 1"), ==, 2);
@@ -223,6 +258,7 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   ENGINE_TEST ("/workers/curves", test_curves);
   ENGINE_TEST ("/workers/resume", test_resume);
+  ENGINE_TEST ("/workers/memory", test_memory);
   ENGINE_TEST ("/workers/stop", test_stop);
   ENGINE_TEST ("/workers/interrupt", test_interrupt);
   ENGINE_TEST ("/workers/controller-dies", test_controller_dies);
