@@ -257,8 +257,8 @@ struct dev_ops
   /* y (T, rows) = x (T, cols) W^T */
   void (*linear_forward) (struct dev_context *, void *y, const void *x, const struct dev_matrix *w, int t,
                           enum dev_type type);
-  /* dx (T, cols) = dy (T, rows) W; dw (rows, cols) += dy^T x. dx or dw may be NULL. */
-  void (*linear_backward) (struct dev_context *, void *dx, float *dw, const void *dy, const void *x,
+  /* dx (T, cols) = dy (T, rows) W; dw (rows, cols) += dy^T x, or = where `add` is false. dx or dw may be NULL. */
+  void (*linear_backward) (struct dev_context *, void *dx, float *dw, bool add, const void *dy, const void *x,
                            const struct dev_matrix *w, int t, enum dev_type type);
 
   /* x (T, width) float = row ids[t] of table (vocabulary, width). */
@@ -323,15 +323,15 @@ struct dev_ops
   void (*head_forward) (struct dev_context *, float *logp, float *entropy, float *lse, const void *h,
                         const struct dev_matrix *w, const int32_t *targets, float temperature, int n,
                         enum dev_type type);
-  /* dh (n, width) of type and dw (vocabulary, width) += from dL/dlogp and dL/dentropy (n each), by
-   * recomputing the logits. dw may be NULL. */
-  void (*head_backward) (struct dev_context *, void *dh, float *dw, const float *dlogp,
+  /* dh (n, width) of type and dw (vocabulary, width) += (or = where `add` is false) from dL/dlogp and dL/dentropy (n each),
+   * by recomputing the logits. dw may be NULL. */
+  void (*head_backward) (struct dev_context *, void *dh, float *dw, bool add, const float *dlogp,
                          const float *dentropy, const float *entropy, const float *lse, const void *h,
                          const struct dev_matrix *w, const int32_t *targets, float temperature, int n,
                          enum dev_type type);
   /* head_forward, and head_backward by a dL/dlogp that is known before (dL/dentropy 0), in one visit to the
    * logits. */
-  void (*head_both) (struct dev_context *, float *logp, float *entropy, float *lse, void *dh, float *dw,
+  void (*head_both) (struct dev_context *, float *logp, float *entropy, float *lse, void *dh, float *dw, bool add,
                      const float *dlogp, const void *h, const struct dev_matrix *w, const int32_t *targets,
                      float temperature, int n, enum dev_type type);
   /* logits (n, vocabulary) float of a few rows, for inspection. */

@@ -99,11 +99,11 @@ bench_products (Bench *b, int t, gboolean backward)
       x = typed_part (b, (gsize) t * cols);
       y = typed_part (b, (gsize) t * rows);
       void *dx = typed_part (b, (gsize) t * cols);
-      TIME (b, dx_name, operations, 0, b->ops->linear_backward (b->context, dx, NULL, y, x, &w, t, b->type));
+      TIME (b, dx_name, operations, 0, b->ops->linear_backward (b->context, dx, NULL, TRUE, y, x, &w, t, b->type));
       x = typed_part (b, (gsize) t * cols);
       y = typed_part (b, (gsize) t * rows);
       float *dw = part (b, (gsize) rows * cols * sizeof (float));
-      TIME (b, dw_name, operations, 0, b->ops->linear_backward (b->context, NULL, dw, y, x, &w, t, b->type));
+      TIME (b, dw_name, operations, 0, b->ops->linear_backward (b->context, NULL, dw, FALSE, y, x, &w, t, b->type));
     }
 }
 
@@ -275,7 +275,7 @@ bench_head (Bench *b, int n, gboolean sample)
         b->ops->head_forward (b->context, statistics, statistics + n, statistics + 2 * n, h, w, targets, 1, n, b->type));
   b->cutter = kept;
   TIME (b, "head, backward", 3 * operations, 0,
-        b->ops->head_backward (b->context, dh, dw, statistics + 3 * n, statistics + 4 * n, statistics + n,
+        b->ops->head_backward (b->context, dh, dw, FALSE, statistics + 3 * n, statistics + 4 * n, statistics + n,
                                statistics + 2 * n, h, w, targets, 1, n, b->type));
 }
 

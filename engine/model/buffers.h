@@ -55,6 +55,7 @@ struct _PlumbBuffers
   gsize described;        /* bytes of it in use */
   struct dev_batch batch;   /* of the last forward pass */
   int head_count;           /* rows of the last head call */
+  gboolean add_gradients;   /* of the backward pass under way */
   float temperature;        /* of the last plumb_model_log_probs */
 };
 

@@ -157,16 +157,19 @@ gsize plumb_sampled_stride (const PlumbBuffers *buffers);
 gboolean plumb_model_values (PlumbModel *model, PlumbBuffers *buffers, const gint32 *rows, int n,
                              float *values, GError **error);
 
+/* Whether a row's gradient is a product's result, which may be written over what was there. */
+gboolean plumb_model_overwrites (const PlumbModel *model, const PlumbWeight *row);
 /* Gradients of all weights, added to `gradients` (table->elements, device), from the derivatives of the
- * rows that the last plumb_model_log_probs (or _values) computed: host arrays (n). */
-gboolean plumb_model_backward (PlumbModel *model, PlumbBuffers *buffers, float *gradients,
+ * rows that the last plumb_model_log_probs (or _values) computed: host arrays (n). Without `add`, rows that
+ * plumb_model_overwrites tells are written instead: they need not be cleared before. */
+gboolean plumb_model_backward (PlumbModel *model, PlumbBuffers *buffers, float *gradients, gboolean add,
                                const float *dlog_probs, const float *dentropies, GError **error);
 /* plumb_model_log_probs and plumb_model_backward in one, for a loss whose derivatives dL/dlogp (n) are known before:
  * the logits are computed once. */
-gboolean plumb_model_train (PlumbModel *model, PlumbBuffers *buffers, float *gradients, const gint32 *rows,
-                            const gint32 *targets, int n, double temperature, const float *dlog_probs,
-                            float *log_probs, float *entropies, GError **error);
-gboolean plumb_model_backward_values (PlumbModel *model, PlumbBuffers *buffers, float *gradients,
+gboolean plumb_model_train (PlumbModel *model, PlumbBuffers *buffers, float *gradients, gboolean add,
+                            const gint32 *rows, const gint32 *targets, int n, double temperature,
+                            const float *dlog_probs, float *log_probs, float *entropies, GError **error);
+gboolean plumb_model_backward_values (PlumbModel *model, PlumbBuffers *buffers, float *gradients, gboolean add,
                                       const float *dvalues, GError **error);
 
 G_END_DECLS

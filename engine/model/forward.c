@@ -350,6 +350,27 @@ gradient_of (const PlumbModel *model, float *gradients, PlumbWeightRole role, in
   return row && row->trainable ? gradients + row->first : NULL;
 }
 
+gboolean
+plumb_model_overwrites (const PlumbModel *model, const PlumbWeight *row)
+{
+  switch (row->role)
+    {
+    case PLUMB_WEIGHT_Q:
+    case PLUMB_WEIGHT_K:
+    case PLUMB_WEIGHT_V:
+    case PLUMB_WEIGHT_O:
+    case PLUMB_WEIGHT_GATE:
+    case PLUMB_WEIGHT_UP:
+    case PLUMB_WEIGHT_DOWN:
+    case PLUMB_WEIGHT_HEAD:
+      return TRUE;
+    case PLUMB_WEIGHT_EMBED:
+      return model->config->tied && !model->score;
+    default:
+      return FALSE;
+    }
+}
+
 static void
 block_backward (PlumbModel *model, PlumbBuffers *b, float *gradients, int i)
 {
@@ -362,15 +383,15 @@ block_backward (PlumbModel *model, PlumbBuffers *b, float *gradients, int i)
   struct dev_qkv qkv = qkv_of (model, i);
   enum dev_type type = model->type;
   int t = b->batch.tokens, width = model->config->width;
-  ops->linear_backward (context, g->dact, gradient_of (model, gradients, PLUMB_WEIGHT_DOWN, i), g->dx_typed,
+  ops->linear_backward (context, g->dact, gradient_of (model, gradients, PLUMB_WEIGHT_DOWN, i), b->add_gradients, g->dx_typed,
                         a->act, &w->down, t, type);
   ops->swiglu_backward (context, g->dgate_up, g->dact, a->gate_up, t, model->config->mlp, type);
-  ops->linear_backward (context, g->dwidth, gradient_of (model, gradients, PLUMB_WEIGHT_GATE, i),
+  ops->linear_backward (context, g->dwidth, gradient_of (model, gradients, PLUMB_WEIGHT_GATE, i), b->add_gradients,
                         g->dgate_up, a->norm2, &w->gate_up, t, type);
   ops->add_norm_backward (context, g->dx, g->dx_typed,
                           gradient_of (model, gradients, PLUMB_WEIGHT_POST_NORM, i), g->dwidth, a->sum2,
                           a->rstd2, w->post_norm, t, width, type);
-  ops->linear_backward (context, g->dattended, gradient_of (model, gradients, PLUMB_WEIGHT_O, i),
+  ops->linear_backward (context, g->dattended, gradient_of (model, gradients, PLUMB_WEIGHT_O, i), b->add_gradients,
                         g->dx_typed, a->attended, &w->o, t, type);
   ops->attention_backward (context, g->dq, g->dk, g->dv, g->dattended, a->attended, a->lse, a->q, &a->kv,
                            &attention, &b->batch, type);
@@ -378,7 +399,7 @@ block_backward (PlumbModel *model, PlumbBuffers *b, float *gradients, int i)
                      gradient_of (model, gradients, PLUMB_WEIGHT_Q_NORM, i),
                      gradient_of (model, gradients, PLUMB_WEIGHT_K_NORM, i), g->dq, g->dk, g->dv, a->raw,
                      &qkv, &attention, &b->batch, type);
-  ops->linear_backward (context, g->dwidth, gradient_of (model, gradients, PLUMB_WEIGHT_Q, i), g->draw,
+  ops->linear_backward (context, g->dwidth, gradient_of (model, gradients, PLUMB_WEIGHT_Q, i), b->add_gradients, g->draw,
                         a->norm1, &w->qkv, t, type);
   ops->add_norm_backward (context, g->dx, g->dx_typed,
                           gradient_of (model, gradients, PLUMB_WEIGHT_INPUT_NORM, i), g->dwidth, a->sum1,
@@ -415,38 +436,40 @@ blocks_backward (PlumbModel *model, PlumbBuffers *b, float *gradients, GError **
 }
 
 gboolean
-plumb_model_backward (PlumbModel *model, PlumbBuffers *b, float *gradients, const float *dlog_probs,
+plumb_model_backward (PlumbModel *model, PlumbBuffers *b, float *gradients, gboolean add, const float *dlog_probs,
                       const float *dentropies, GError **error)
 {
   const struct dev_ops *ops = model->device->ops;
   struct dev_context *context = model->device->context;
   int n = b->head_count;
   PlumbWeightRole role = model->config->tied ? PLUMB_WEIGHT_EMBED : PLUMB_WEIGHT_HEAD;
+  b->add_gradients = add;
   ops->upload (context, b->dlog_probs, dlog_probs, n * sizeof (float));
   if (dentropies)
     ops->upload (context, b->dentropies, dentropies, n * sizeof (float));
   else
     ops->zero (context, b->dentropies, n * sizeof (float));
-  ops->head_backward (context, b->head_dx, gradient_of (model, gradients, role, -1), b->dlog_probs,
+  ops->head_backward (context, b->head_dx, gradient_of (model, gradients, role, -1), add, b->dlog_probs,
                       b->dentropies, b->entropies, b->lse, b->head_in, &model->head, b->targets,
                       b->temperature, n, model->type);
   return blocks_backward (model, b, gradients, error);
 }
 
 gboolean
-plumb_model_train (PlumbModel *model, PlumbBuffers *b, float *gradients, const gint32 *rows, const gint32 *targets,
-                   int n, double temperature, const float *dlog_probs, float *log_probs, float *entropies,
+plumb_model_train (PlumbModel *model, PlumbBuffers *b, float *gradients, gboolean add, const gint32 *rows,
+                   const gint32 *targets, int n, double temperature, const float *dlog_probs, float *log_probs, float *entropies,
                    GError **error)
 {
   const struct dev_ops *ops = model->device->ops;
   struct dev_context *context = model->device->context;
   PlumbWeightRole role = model->config->tied ? PLUMB_WEIGHT_EMBED : PLUMB_WEIGHT_HEAD;
+  b->add_gradients = add;
   if (!take_rows (model, b, rows, n, error))
     return FALSE;
   upload (b, b->targets, targets, n);
   ops->upload (context, b->dlog_probs, dlog_probs, n * sizeof (float));
   ops->head_both (context, b->log_probs, b->entropies, b->lse, b->head_dx, gradient_of (model, gradients, role, -1),
-                  b->dlog_probs, b->head_in, &model->head, b->targets, (float) temperature, n, model->type);
+                  add, b->dlog_probs, b->head_in, &model->head, b->targets, (float) temperature, n, model->type);
   queue_blocks_backward (model, b, gradients);
   ops->download (context, log_probs, b->log_probs, n * sizeof (float));
   ops->download (context, entropies, b->entropies, n * sizeof (float));
@@ -454,11 +477,12 @@ plumb_model_train (PlumbModel *model, PlumbBuffers *b, float *gradients, const g
 }
 
 gboolean
-plumb_model_backward_values (PlumbModel *model, PlumbBuffers *b, float *gradients, const float *dvalues,
+plumb_model_backward_values (PlumbModel *model, PlumbBuffers *b, float *gradients, gboolean add, const float *dvalues,
                              GError **error)
 {
   const struct dev_ops *ops = model->device->ops;
   int n = b->head_count;
+  b->add_gradients = add;
   ops->upload (model->device->context, b->dlog_probs, dvalues, n * sizeof (float));
   ops->value_backward (model->device->context, b->head_dx,
                        gradient_of (model, gradients, PLUMB_WEIGHT_SCORE, -1), b->dlog_probs, b->head_in,

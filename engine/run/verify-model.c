@@ -419,7 +419,7 @@ check_reward_model (Check *c, GError **error)
   const PlumbWeight *score = plumb_weight_table_find (c->model->table, PLUMB_WEIGHT_SCORE, -1);
   g_autofree float *host = g_new (float, score->count);
   gboolean ok = plumb_model_values (c->model, buffers, last, 2, values, error)
-                && plumb_model_backward_values (c->model, buffers, gradients, derivatives, error);
+                && plumb_model_backward_values (c->model, buffers, gradients, TRUE, derivatives, error);
   c->device->ops->download (c->device->context, host, gradients + score->first,
                             score->count * sizeof (float));
   if (ok)

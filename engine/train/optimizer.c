@@ -27,6 +27,38 @@ update_row (PlumbTrainer *self, const PlumbWeight *row, struct dev_adamw adamw)
               self->m + row->first, self->v + row->first, row->count, &adamw, type);
 }
 
+/* Clears what the next backward pass adds to; what it overwrites stays as it is. */
+static void
+clear_gradients (PlumbTrainer *self)
+{
+  const PlumbWeightTable *table = self->model->table;
+  gsize start = 0, end = 0; /* of rows to be cleared, side by side */
+  for (guint i = 0; i <= table->rows->len; i++)
+    {
+      const PlumbWeight *row = i < table->rows->len ? plumb_weight_table_row (table, i) : NULL;
+      if (row && plumb_model_overwrites (self->model, row))
+        continue;
+      if (row && row->first == end)
+        {
+          end += row->count;
+          continue;
+        }
+      if (end > start)
+        self->device->ops->zero (self->device->context, self->gradients + start, (end - start) * sizeof (float));
+      start = row ? row->first : 0;
+      end = row ? row->first + row->count : 0;
+    }
+  self->stale = TRUE;
+}
+
+void
+plumb_trainer_settle (PlumbTrainer *self)
+{
+  if (self->stale)
+    self->device->ops->zero (self->device->context, self->gradients, self->model->table->elements * sizeof (float));
+  self->stale = FALSE;
+}
+
 gboolean
 plumb_trainer_step (PlumbTrainer *self, double learning_rate, PlumbStepResult *result,
                     double *gradient_norm, GError **error)
@@ -35,6 +67,7 @@ plumb_trainer_step (PlumbTrainer *self, double learning_rate, PlumbStepResult *r
   struct dev_context *context = self->device->context;
   const PlumbWeightTable *table = self->model->table;
   double squares = 0;
+  plumb_trainer_settle (self);
   if (self->comm && !plumb_comm_sum (self->comm, self->device, self->gradients, table->elements, "gradients", error))
     return FALSE;
   ops->square_sum (context, self->square_sum, self->gradients, table->elements);
@@ -62,13 +95,14 @@ plumb_trainer_step (PlumbTrainer *self, double learning_rate, PlumbStepResult *r
           update_row (self, plumb_weight_table_row (table, i), adamw);
       plumb_model_touch (self->model);
     }
-  ops->zero (context, self->gradients, table->elements * sizeof (float));
+  clear_gradients (self);
   return plumb_device_check (self->device, error);
 }
 
 gboolean
 plumb_trainer_gradients (PlumbTrainer *self, float *host, GError **error)
 {
+  plumb_trainer_settle (self);
   self->device->ops->download (self->device->context, host, self->gradients,
                                self->model->table->elements * sizeof (float));
   return plumb_device_check (self->device, error);
@@ -79,7 +113,8 @@ plumb_trainer_reset_state (PlumbTrainer *self)
 {
   gsize bytes = self->model->table->elements * sizeof (float);
   const struct dev_ops *ops = self->device->ops;
-  ops->zero (self->device->context, self->gradients, bytes);
+  self->stale = TRUE;
+  plumb_trainer_settle (self);
   ops->zero (self->device->context, self->m, bytes);
   ops->zero (self->device->context, self->v, bytes);
   self->updates = 0;
@@ -203,7 +238,7 @@ plumb_trainer_load_state (PlumbTrainer *self, const char *path, GError **error)
   for (guint a = 0; a < n; a++)
     if (!load_array (self, tensors, &arrays[a], path, error))
       return FALSE;
-  self->device->ops->zero (self->device->context, self->gradients,
-                           self->model->table->elements * sizeof (float));
+  self->stale = TRUE;
+  plumb_trainer_settle (self);
   return plumb_device_check (self->device, error);
 }

@@ -17,9 +17,13 @@ struct _PlumbTrainer
   double *square_sum;       /* on the device */
   PlumbBuffers *buffers;
   gint64 updates;
+  gboolean stale; /* gradients that products overwrite are still those of the update before */
   PlumbComm *comm; /* borrowed; NULL: alone */
   PlumbTrainerProgress progress; /* or NULL */
   gpointer progress_data;
 };
+
+/* Makes stale gradients zeros: for who reads them without a backward pass. */
+void plumb_trainer_settle (PlumbTrainer *trainer);
 
 G_END_DECLS

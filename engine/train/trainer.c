@@ -214,7 +214,9 @@ accumulate_supervised (PlumbTrainer *self, const struct plumb_experience *e, con
   if (!plumb_model_forward (self->model, self->buffers, &pass, error))
     return FALSE;
   plumb_micro_batch_evaluate (b, e, loss, derivatives, entropies, &none);
-  if (!plumb_model_train (self->model, self->buffers, self->gradients, b->rows, b->targets, b->n, loss->temperature,
+  gboolean add = !self->stale;
+  self->stale = FALSE;
+  if (!plumb_model_train (self->model, self->buffers, self->gradients, add, b->rows, b->targets, b->n, loss->temperature,
                              derivatives, log_probs, entropies, error))
     return FALSE;
   plumb_micro_batch_evaluate (b, e, loss, log_probs, entropies, statistics);
@@ -237,9 +239,11 @@ accumulate_one (PlumbTrainer *self, const struct plumb_experience *e, const int 
   if (!run_micro_batch (self, self->model, &b, loss->temperature, outputs, entropies, error))
     return FALSE;
   plumb_micro_batch_evaluate (&b, e, loss, outputs, entropies, statistics);
+  gboolean add = !self->stale;
+  self->stale = FALSE;
   if (scalar)
-    return plumb_model_backward_values (self->model, self->buffers, self->gradients, outputs, error);
-  return plumb_model_backward (self->model, self->buffers, self->gradients, outputs, entropies, error);
+    return plumb_model_backward_values (self->model, self->buffers, self->gradients, add, outputs, error);
+  return plumb_model_backward (self->model, self->buffers, self->gradients, add, outputs, entropies, error);
 }
 
 /* Sequences that a loss must see together, and whether they fit. */

@@ -77,7 +77,7 @@ size_t cpu_pack_size (struct dev_context *, int, int, enum dev_type);
 void cpu_pack (struct dev_context *, void *, const void *, int, int, enum dev_type);
 void cpu_linear_forward (struct dev_context *, void *, const void *, const struct dev_matrix *, int,
                          enum dev_type);
-void cpu_linear_backward (struct dev_context *, void *, float *, const void *, const void *,
+void cpu_linear_backward (struct dev_context *, void *, float *, bool, const void *, const void *,
                           const struct dev_matrix *, int, enum dev_type);
 void cpu_embed_forward (struct dev_context *, float *, const void *, const int32_t *, int, int,
                         enum dev_type);
@@ -107,11 +107,11 @@ void cpu_swiglu_backward (struct dev_context *, void *, const void *, const void
                           enum dev_type);
 void cpu_head_forward (struct dev_context *, float *, float *, float *, const void *,
                        const struct dev_matrix *, const int32_t *, float, int, enum dev_type);
-void cpu_head_backward (struct dev_context *, void *, float *, const float *, const float *,
+void cpu_head_backward (struct dev_context *, void *, float *, bool, const float *, const float *,
                         const float *, const float *, const void *, const struct dev_matrix *,
                         const int32_t *, float, int, enum dev_type);
-void cpu_head_both (struct dev_context *, float *, float *, float *, void *, float *, const float *, const void *,
-                    const struct dev_matrix *, const int32_t *, float, int, enum dev_type);
+void cpu_head_both (struct dev_context *, float *, float *, float *, void *, float *, bool, const float *,
+                    const void *, const struct dev_matrix *, const int32_t *, float, int, enum dev_type);
 void cpu_head_logits (struct dev_context *, float *, const void *, const struct dev_matrix *, int,
                       enum dev_type);
 void cpu_head_sample (struct dev_context *, int32_t *, float *, const void *, const struct dev_matrix *,

@@ -102,7 +102,7 @@ row_gradient (float *z, float inverse_temperature, float lse, float entropy, flo
 }
 
 void
-cpu_head_backward (struct dev_context *context, void *dh, float *dw, const float *dlogp,
+cpu_head_backward (struct dev_context *context, void *dh, float *dw, bool add, const float *dlogp,
                    const float *dentropy, const float *entropy, const float *lse, const void *h,
                    const struct dev_matrix *w, const int32_t *targets, float temperature, int n,
                    enum dev_type type)
@@ -125,13 +125,13 @@ cpu_head_backward (struct dev_context *context, void *dh, float *dw, const float
             cpu_row_store (typed_at_mut (typed, (size_t) i * w->rows, type), row, w->rows, type);
         }
       size_t offset = (size_t) first * w->cols;
-      cpu_linear_backward (context, typed_at_mut (dh, offset, type), dw, typed, typed_at (h, offset, type),
-                           w, count, type);
+      cpu_linear_backward (context, typed_at_mut (dh, offset, type), dw, add || first > 0, typed,
+                           typed_at (h, offset, type), w, count, type);
     }
 }
 
 void
-cpu_head_both (struct dev_context *context, float *logp, float *entropy, float *lse, void *dh, float *dw,
+cpu_head_both (struct dev_context *context, float *logp, float *entropy, float *lse, void *dh, float *dw, bool add,
                const float *dlogp, const void *h, const struct dev_matrix *w, const int32_t *targets,
                float temperature, int n, enum dev_type type)
 {
@@ -157,8 +157,8 @@ cpu_head_both (struct dev_context *context, float *logp, float *entropy, float *
             cpu_row_store (typed_at_mut (typed, (size_t) i * w->rows, type), row, w->rows, type);
         }
       size_t offset = (size_t) first * w->cols;
-      cpu_linear_backward (context, typed_at_mut (dh, offset, type), dw, typed, typed_at (h, offset, type),
-                           w, count, type);
+      cpu_linear_backward (context, typed_at_mut (dh, offset, type), dw, add || first > 0, typed,
+                           typed_at (h, offset, type), w, count, type);
     }
 }
 

@@ -13,7 +13,7 @@ cpu_linear_forward (struct dev_context *context, void *y, const void *x, const s
 }
 
 void
-cpu_linear_backward (struct dev_context *context, void *dx, float *dw, const void *dy, const void *x,
+cpu_linear_backward (struct dev_context *context, void *dx, float *dw, bool add, const void *dy, const void *x,
                      const struct dev_matrix *w, int t, enum dev_type type)
 {
   if (dx)
@@ -25,7 +25,7 @@ cpu_linear_backward (struct dev_context *context, void *dx, float *dw, const voi
     {
       struct cpu_product p = { .m = w->rows, .n = w->cols, .k = t, .type = type, .c_type = DEV_F32 };
       p.a_transposed = true;
-      p.accumulate = true;
+      p.accumulate = add;
       cpu_multiply (context, &p, dw, dy, x);
     }
 }

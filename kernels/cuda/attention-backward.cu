@@ -429,6 +429,14 @@ backward_queries (bf16 *dq, inputs in, dev_attention shape, dev_batch batch)
                 shape.heads, head);
 }
 
+void
+cuda_merge_heads (struct dev_context *context, void *dk, void *dv, const float *partial, int parts, int64_t count,
+                  float scale)
+{
+  merge_heads<<<ceil_div (count / 4, 256), 256, 0, context->stream>>> ((bf16 *) dk, (bf16 *) dv, partial, parts, count,
+                                                                       scale);
+}
+
 template <int D>
 static bool
 launch (struct dev_context *context, void *dq, void *dk, void *dv, inputs in, const struct dev_attention *shape,
@@ -470,7 +478,7 @@ launch (struct dev_context *context, void *dq, void *dk, void *dv, inputs in, co
       backward_keys<D, false, true><<<key_grid, THREADS, bytes, context->stream>>> (out_k, out_v, partial, in, *shape, *batch);
     }
   if (partial)
-    merge_heads<<<ceil_div (count / 4, 256), 256, 0, context->stream>>> (out_k, out_v, partial, parts, count, shape->scale);
+    cuda_merge_heads (context, dk, dv, partial, parts, count, shape->scale);
   backward_queries<D><<<query_grid, THREADS, bytes, context->stream>>> (out_q, in, *shape, *batch);
   CUDA_LAUNCHED (context, "attention_backward");
   return true;
@@ -482,6 +490,8 @@ cuda_attention_tensor_backward (struct dev_context *context, void *dq, void *dk,
                                 const struct dev_attention *shape, const struct dev_batch *batch)
 {
   inputs in = { (const bf16 *) dout, (const bf16 *) q, (const bf16 *) kv->k, (const bf16 *) kv->v, lse, delta };
+  if (cuda_attention_hopper_backward (context, dq, dk, dv, dout, q, kv, lse, delta, shape, batch))
+    return true;
   switch (shape->head_size)
     {
     case 64:

@@ -14,6 +14,7 @@
 #define LOG2E 1.4426950408889634f
 #define LN2 0.6931471805599453f
 #define MOST_SPLITS 64
+#define SPLIT_TILES 4 // tiles of a split at least: one a warp
 
 template <int D> struct decode_layout
 {
@@ -128,12 +129,18 @@ load_queries (uint32_t (&query)[D / 16][4], const bf16 *q, int valid)
       }
 }
 
+/* Floats of a split's partial row: D and two more, in whole packs of four. */
+template <int D> struct partial_stride
+{
+  static constexpr int value = D + 4;
+};
+
 /* Where the pieces of a block end: of a single split in out and lse, else in the partial results. */
 struct decode_output
 {
   bf16 *out;
   float *lse;
-  float *partial; // (S, H, splits, D + 2): sums, then greatest score and sum of weights
+  float *partial; // (S, H, splits, partial_stride): sums, then greatest score and sum of weights
   int splits;
   unsigned *tickets; // of each block's splits; the one that ends last merges them. NULL: merge_splits does
 };
@@ -144,7 +151,7 @@ __device__ __forceinline__ void
 finish_block (decode_rows<D> &own, float *shared, const decode_output &o, int64_t first_row, int valid, int split,
               float scale)
 {
-  constexpr int stride = D + 2;
+  constexpr int stride = D + 2, partial = partial_stride<D>::value;
   int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, r = lane / 4, c = lane % 4 * 2;
   __syncthreads ();
 #pragma unroll
@@ -185,7 +192,7 @@ finish_block (decode_rows<D> &own, float *shared, const decode_output &o, int64_
             o.lse[first_row + row] = (top * scale + log2f (sum)) * LN2;
           continue;
         }
-      float *to = o.partial + ((first_row + row) * o.splits + split) * stride;
+      float *to = o.partial + ((first_row + row) * o.splits + split) * partial;
       to[d] = value;
       if (d == 0)
         {
@@ -195,25 +202,68 @@ finish_block (decode_rows<D> &own, float *shared, const decode_output &o, int64_
     }
 }
 
-/* Element d of a row from its splits, merged in their order. */
+/* Elements of `rows` rows from first_row on from their splits, merged in their order; all threads of a block, which
+ * has WARPS warps. A warp takes a row: its lanes the splits' greatest scores first, then four elements each. */
 template <int D>
 __device__ __forceinline__ void
-merge_element (const decode_output &o, int64_t row, int d, float scale)
+merge_rows (const decode_output &o, int64_t first_row, int rows, float scale)
 {
-  const float *partial = o.partial + row * o.splits * (D + 2);
-  float top = -INFINITY, sum = 0, value = 0;
-  for (int i = 0; i < o.splits; i++)
-    top = fmaxf (top, __ldcg (partial + i * (D + 2) + D));
-  for (int i = 0; i < o.splits; i++)
+  constexpr int stride = partial_stride<D>::value, together = 8; // reads in flight
+  __shared__ float weights[WARPS][MOST_SPLITS];
+  int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+  for (int r = warp; r < rows; r += WARPS)
     {
-      const float *from = partial + i * (D + 2);
-      float weight = exp2_fast (fmaf (__ldcg (from + D), scale, -top * scale));
-      sum += weight * __ldcg (from + D + 1);
-      value += weight * __ldcg (from + d);
+      int64_t row = first_row + r;
+      const float *partial = o.partial + row * o.splits * stride;
+      float tops[MOST_SPLITS / WARP], sums[MOST_SPLITS / WARP], top = -INFINITY, sum = 0;
+#pragma unroll
+      for (int k = 0; k < MOST_SPLITS / WARP; k++)
+        {
+          int i = lane + k * WARP;
+          tops[k] = i < o.splits ? __ldcg (partial + i * stride + D) : -INFINITY;
+          sums[k] = i < o.splits ? __ldcg (partial + i * stride + D + 1) : 0.0f;
+          top = fmaxf (top, tops[k]);
+        }
+      top = warp_max (top);
+#pragma unroll
+      for (int k = 0; k < MOST_SPLITS / WARP; k++)
+        {
+          float weight = exp2_fast (fmaf (tops[k], scale, -top * scale));
+          weights[warp][lane + k * WARP] = weight;
+          sum += weight * sums[k];
+        }
+      sum = warp_sum (sum);
+      __syncwarp ();
+      for (int d = lane * 4; d < D; d += WARP * 4)
+        {
+          float value[4] = { 0, 0, 0, 0 };
+          for (int first = 0; first < o.splits; first += together)
+            {
+              float4 from[together];
+#pragma unroll
+              for (int i = 0; i < together; i++)
+                if (first + i < o.splits)
+                  from[i] = __ldcg ((const float4 *) (partial + (first + i) * stride + d));
+#pragma unroll
+              for (int i = 0; i < together; i++)
+                if (first + i < o.splits)
+                  {
+                    float weight = weights[warp][first + i];
+                    value[0] += weight * from[i].x;
+                    value[1] += weight * from[i].y;
+                    value[2] += weight * from[i].z;
+                    value[3] += weight * from[i].w;
+                  }
+            }
+#pragma unroll
+          for (int k = 0; k < 4; k++)
+            value[k] /= sum;
+          store_pack (o.out + row * D + d, value);
+        }
+      if (o.lse && lane == 0)
+        o.lse[row] = (top * scale + log2f (sum)) * LN2;
+      __syncwarp ();
     }
-  o.out[row * D + d] = (bf16) (value / sum);
-  if (o.lse && d == 0)
-    o.lse[row] = (top * scale + log2f (sum)) * LN2;
 }
 
 /* The block whose partial results are the last of its splits merges them all. */
@@ -230,8 +280,7 @@ merge_if_last (const decode_output &o, int64_t first_row, int valid, float scale
   if (!is_last)
     return;
   __threadfence ();
-  for (int i = threadIdx.x; i < valid * D; i += THREADS)
-    merge_element<D> (o, first_row + i / D, i % D, scale);
+  merge_rows<D> (o, first_row, valid, scale);
 }
 
 /* Block (sequence, group and chunk of 16 of its heads, split). */
@@ -244,17 +293,18 @@ tensor_decode (decode_output o, const bf16 *q, const bf16 *keys, const bf16 *val
   int s = blockIdx.x, per_group = shape.heads / shape.groups, chunks = (per_group + 15) / 16;
   int group = blockIdx.y / chunks, head = group * per_group + blockIdx.y % chunks * 16, split = blockIdx.z;
   int valid = min (16, (group + 1) * per_group - head), warp = threadIdx.x / WARP;
-  wait_for_inputs ();
   int t = batch.query_offsets[s], hi = batch.contexts[s];
   if (batch.query_offsets[s + 1] - t != 1)
-    return;
+    {
+      wait_for_inputs ();
+      return;
+    }
   int lo = shape.window && hi > shape.window ? hi - shape.window : 0;
   int first = lo / TILE, last = (hi + TILE - 1) / TILE;
   int each = ((last - first + o.splits - 1) / o.splits + WARPS - 1) / WARPS * WARPS;
   int from = first + split * each + warp, to = min (last, first + (split + 1) * each);
   float scale = shape.scale * LOG2E;
   uint32_t query[D / 16][4];
-  load_queries<D> (query, q + ((int64_t) t * shape.heads + head) * D, valid);
   decode_rows<D> own;
 #pragma unroll
   for (int n = 0; n < D / 8; n++)
@@ -265,10 +315,19 @@ tensor_decode (decode_output o, const bf16 *q, const bf16 *keys, const bf16 *val
   own.sum[0] = own.sum[1] = 0;
   constexpr int stages = decode_layout<D>::stages;
   bf16 *copies = shared + warp * decode_layout<D>::warp;
+  /* The sizes of the pass and all keys but the newest are there before the kernel before this one ends: those of earlier
+   * passes were written long ago. */
+#pragma unroll
+  for (int i = 0; i < stages - 1; i++)
+    if (from + i * WARPS < min (to, last - 1))
+      load_tile<D> (copies + i * 2 * decode_layout<D>::tile, keys, values, batch, s, from + i * WARPS, hi, shape.groups,
+                    group);
+  wait_for_inputs ();
+  load_queries<D> (query, q + ((int64_t) t * shape.heads + head) * D, valid);
 #pragma unroll
   for (int i = 0; i < stages - 1; i++)
     {
-      if (from + i * WARPS < to)
+      if (from + i * WARPS < to && from + i * WARPS == last - 1)
         load_tile<D> (copies + i * 2 * decode_layout<D>::tile, keys, values, batch, s, from + i * WARPS, hi, shape.groups,
                       group);
       copy_commit ();
@@ -293,7 +352,7 @@ tensor_decode (decode_output o, const bf16 *q, const bf16 *keys, const bf16 *val
     merge_if_last<D> (o, (int64_t) t * shape.heads + head, valid, scale);
 }
 
-/* Block (sequence, head): merges the splits, in their order. */
+/* Block (sequence): merges the splits of all its heads, in their order. */
 template <int D>
 __global__ void
 merge_splits (decode_output o, dev_attention shape, dev_batch batch)
@@ -302,14 +361,14 @@ merge_splits (decode_output o, dev_attention shape, dev_batch batch)
   int t = batch.query_offsets[blockIdx.x];
   if (batch.query_offsets[blockIdx.x + 1] - t != 1)
     return;
-  merge_element<D> (o, (int64_t) t * shape.heads + blockIdx.y, threadIdx.x, shape.scale * LOG2E);
+  merge_rows<D> (o, (int64_t) t * shape.heads, shape.heads, shape.scale * LOG2E);
 }
 
 /* Number of splits that keeps all multiprocessors busy: the fewest rounds of blocks per piece of work. */
 static int
 choose_splits (struct dev_context *context, int64_t blocks, int max_context)
 {
-  int slots = 2 * context->multiprocessors, most = ceil_div (max_context, 8 * TILE), best = 1;
+  int slots = 2 * context->multiprocessors, most = ceil_div (max_context, SPLIT_TILES * TILE), best = 1;
   double best_cost = 1e30;
   for (int splits = 1; splits <= most && splits <= MOST_SPLITS; splits++)
     {
@@ -339,7 +398,7 @@ launch (struct dev_context *context, void *out, float *lse, const void *q, const
   int chunks = ceil_div (shape->heads / shape->groups, 16);
   decode_output o = { (bf16 *) out, lse, NULL, 1, NULL };
   o.splits = choose_splits (context, (int64_t) batch->sequences * shape->groups * chunks, batch->max_context);
-  size_t partial = (size_t) batch->tokens * shape->heads * o.splits * (D + 2) * sizeof (float);
+  size_t partial = (size_t) batch->tokens * shape->heads * o.splits * partial_stride<D>::value * sizeof (float);
   if (partial > context->workspace_size)
     o.splits = 1;
   o.partial = (float *) context->workspace;
@@ -349,7 +408,7 @@ launch (struct dev_context *context, void *out, float *lse, const void *q, const
   cuda_launch (context, tensor_decode<D>, grid, THREADS, bytes, o, (const bf16 *) q, (const bf16 *) kv->k,
                (const bf16 *) kv->v, *shape, *batch);
   if (o.splits > 1 && !o.tickets)
-    cuda_launch (context, merge_splits<D>, dim3 (batch->sequences, shape->heads), D, 0, o, *shape, *batch);
+    cuda_launch (context, merge_splits<D>, batch->sequences, THREADS, 0, o, *shape, *batch);
   CUDA_LAUNCHED (context, "attention_forward");
   return true;
 }

@@ -292,6 +292,8 @@ cuda_attention_tensor_forward (struct dev_context *context, void *out, float *ls
                                const struct dev_kv *kv, const struct dev_attention *shape,
                                const struct dev_batch *batch, bool skip_decode)
 {
+  if (cuda_attention_hopper_forward (context, out, lse, q, kv, shape, batch, skip_decode))
+    return true;
   switch (shape->head_size)
     {
     case 64:

@@ -184,7 +184,9 @@ open_device (struct dev_context *self, int ordinal, size_t workspace)
   cudaDeviceGetAttribute (&self->multiprocessors, cudaDevAttrMultiProcessorCount, ordinal);
   cudaDeviceGetAttribute (&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, ordinal);
   self->shared_limit = shared;
+  cudaDeviceGetAttribute (&self->shared_of_multiprocessor, cudaDevAttrMaxSharedMemoryPerMultiprocessor, ordinal);
   self->overlap = major >= 9;
+  self->hopper = major == 9;
   if (find_driver ())
     {
       struct cudaDeviceProp properties;

@@ -28,7 +28,9 @@ struct dev_context
   int ordinal;
   int multiprocessors;
   int shared_limit;   // bytes of shared memory that a block may have
+  int shared_of_multiprocessor; // bytes
   bool virtual_memory;
+  bool hopper;  // compute capability 9
   bool overlap; // a kernel may start while the one before it ends
   bool deterministic;
   bool recording;
@@ -198,6 +200,15 @@ bool cuda_attention_tensor_decode (struct dev_context *, void *out, float *lse, 
 bool cuda_attention_tensor_backward (struct dev_context *, void *dq, void *dk, void *dv, const void *dout,
                                      const void *q, const struct dev_kv *, const float *lse, const float *delta,
                                      const struct dev_attention *, const struct dev_batch *);
+/* The same with what Hopper has. */
+bool cuda_attention_hopper_forward (struct dev_context *, void *out, float *lse, const void *q, const struct dev_kv *,
+                                    const struct dev_attention *, const struct dev_batch *, bool skip_decode);
+bool cuda_attention_hopper_backward (struct dev_context *, void *dq, void *dk, void *dv, const void *dout,
+                                     const void *q, const struct dev_kv *, const float *lse, const float *delta,
+                                     const struct dev_attention *, const struct dev_batch *);
+/* dk and dv (count each) = sums of the heads of a group, in their order, from partial (k and v, parts, count). */
+void cuda_merge_heads (struct dev_context *, void *dk, void *dv, const float *partial, int parts, int64_t count,
+                       float scale);
 
 /* Products, row-major: c (m, n) = alpha a b^T and so on; see product.cu. */
 struct cuda_products *cuda_products_new (struct dev_context *);
@@ -208,7 +219,8 @@ enum cuda_product
 {
   PRODUCT_FORWARD, // c (m, n) = a (m, k) b (n, k)^T
   PRODUCT_INPUT,   // c (m, n) = a (m, k) b (k, n)
-  PRODUCT_WEIGHT,  // c (m, n) += a (k, m)^T b (k, n), c float
+  PRODUCT_WEIGHT,  // c (m, n) = a (k, m)^T b (k, n), c float
+  PRODUCT_WEIGHT_ADD, // the same added to c
 };
 
 void cuda_multiply (struct dev_context *, enum cuda_product, void *c, enum dev_type c_type, const void *a,
@@ -258,7 +270,7 @@ void cuda_graph_free (struct dev_graph *);
 size_t cuda_pack_size (struct dev_context *, int, int, enum dev_type);
 void cuda_pack (struct dev_context *, void *, const void *, int, int, enum dev_type);
 void cuda_linear_forward (struct dev_context *, void *, const void *, const struct dev_matrix *, int, enum dev_type);
-void cuda_linear_backward (struct dev_context *, void *, float *, const void *, const void *,
+void cuda_linear_backward (struct dev_context *, void *, float *, bool, const void *, const void *,
                            const struct dev_matrix *, int, enum dev_type);
 void cuda_embed_forward (struct dev_context *, float *, const void *, const int32_t *, int, int, enum dev_type);
 void cuda_embed_backward (struct dev_context *, float *, const float *, const int32_t *, int, int, int);
@@ -285,11 +297,11 @@ void cuda_norm_swiglu_forward (struct dev_context *, const struct dev_norm *, vo
                                const struct dev_matrix *, int, enum dev_type);
 void cuda_head_forward (struct dev_context *, float *, float *, float *, const void *, const struct dev_matrix *,
                         const int32_t *, float, int, enum dev_type);
-void cuda_head_backward (struct dev_context *, void *, float *, const float *, const float *, const float *,
+void cuda_head_backward (struct dev_context *, void *, float *, bool, const float *, const float *, const float *,
                          const float *, const void *, const struct dev_matrix *, const int32_t *, float, int,
                          enum dev_type);
-void cuda_head_both (struct dev_context *, float *, float *, float *, void *, float *, const float *, const void *,
-                     const struct dev_matrix *, const int32_t *, float, int, enum dev_type);
+void cuda_head_both (struct dev_context *, float *, float *, float *, void *, float *, bool, const float *,
+                     const void *, const struct dev_matrix *, const int32_t *, float, int, enum dev_type);
 void cuda_head_logits (struct dev_context *, float *, const void *, const struct dev_matrix *, int, enum dev_type);
 void cuda_head_sample (struct dev_context *, int32_t *, float *, const void *, const struct dev_matrix *,
                        const struct dev_sampling *, int, enum dev_type);

@@ -9,7 +9,8 @@
 
 #include <string.h> // defines: memset
 
-#define WARPS 8
+#define WARPS 16
+#define MOST_THREADS 896 // of a block, with those that only claim registers: at most 72 registers a thread
 #define THREADS (WARPS * WARP)
 #define STAGES 5
 #define RING_BYTES (WARPS * STAGES * 2 * WARP * 16)
@@ -118,10 +119,18 @@ read_step (reader &r, const few_rows_job &job, uint4 *slot, int chunk, int chunk
     aim<RESULT> (r, job);
 }
 
+/* The weights of the norm, on their way before the inputs are there. Each thread reads what it copied itself. */
+__device__ __forceinline__ void
+begin_norm (const few_rows_job &job, bf16 *norm_weight)
+{
+  for (int c = threadIdx.x * 2; c < job.cols; c += THREADS * 2)
+    copy_4 (norm_weight + c, (const bf16 *) job.norm.weight + c, true);
+}
+
 /* The normed rows into shared memory; block 0 also writes what add_norm_forward leaves. */
 template <int M>
 __device__ __forceinline__ void
-make_norm (const few_rows_job &job, bf16 *kept)
+make_norm (const few_rows_job &job, bf16 *kept, const bf16 *norm_weight)
 {
   __shared__ float shared[WARP];
   const dev_norm &n = job.norm;
@@ -129,7 +138,7 @@ make_norm (const few_rows_job &job, bf16 *kept)
   for (int m = 0; m < M && m < job.m; m++)
     {
       const float *x = n.x + (int64_t) m * width;
-      const bf16 *delta = n.delta ? (const bf16 *) n.delta + (int64_t) m * width : NULL, *weight = (const bf16 *) n.weight;
+      const bf16 *delta = n.delta ? (const bf16 *) n.delta + (int64_t) m * width : NULL;
       float squares = 0;
       for (int c = threadIdx.x * 2; c < width; c += THREADS * 2)
         {
@@ -148,7 +157,7 @@ make_norm (const few_rows_job &job, bf16 *kept)
         {
           float value[2], more[2] = { 0, 0 }, w[2];
           load_pack (value, x + c);
-          load_pack (w, weight + c);
+          load_pack (w, norm_weight + c);
           if (delta)
             load_pack (more, delta + c);
 #pragma unroll
@@ -167,9 +176,37 @@ make_norm (const few_rows_job &job, bf16 *kept)
     }
 }
 
+/* What turns one pair of a head, read before the inputs are there: nothing of it is an earlier kernel's. */
+struct turn
+{
+  float bias_a, bias_b, cosine, sine;
+  int64_t slot;
+};
+
+__device__ __forceinline__ turn
+read_turn (const few_rows_job &job, int item, int m)
+{
+  const dev_attention &s = job.shape;
+  int half = s.head_size / 2, index = item / half, i = item % half;
+  const bf16 *bias = (const bf16 *) job.qkv.bias + (job.qkv.bias ? index * s.head_size + i : 0);
+  turn t = { 0, 0, 1, 0, job.slots ? job.slots[m] : m };
+  if (job.qkv.bias)
+    {
+      t.bias_a = (float) bias[0];
+      t.bias_b = (float) bias[half];
+    }
+  if (index < s.heads + s.groups)
+    {
+      int64_t at = (int64_t) job.positions[m] * half + i;
+      t.cosine = job.qkv.rope_cos[at];
+      t.sine = job.qkv.rope_sin[at];
+    }
+  return t;
+}
+
 /* Bias and rotary position of one pair of a head, and its place (Su et al. 2021, halves layout). */
 __device__ __forceinline__ void
-finish_qkv (const few_rows_job &job, int item, int m, float a, float b)
+finish_qkv (const few_rows_job &job, int item, int m, float a, float b, const turn &t)
 {
   const dev_attention &s = job.shape;
   int half = s.head_size / 2, index = item / half, i = item % half;
@@ -177,21 +214,10 @@ finish_qkv (const few_rows_job &job, int item, int m, float a, float b)
   bf16 *raw = (bf16 *) job.y + (int64_t) m * job.rows;
   raw[first] = (bf16) a;
   raw[first + half] = (bf16) b;
-  a = (float) (bf16) a;
-  b = (float) (bf16) b;
-  if (job.qkv.bias)
-    {
-      a += (float) ((const bf16 *) job.qkv.bias)[first];
-      b += (float) ((const bf16 *) job.qkv.bias)[first + half];
-    }
-  if (index < s.heads + s.groups)
-    {
-      int64_t at = (int64_t) job.positions[m] * half + i;
-      float c = job.qkv.rope_cos[at], turned = job.qkv.rope_sin[at], before = a;
-      a = before * c - b * turned;
-      b = b * c + before * turned;
-    }
-  int64_t slot = job.slots ? job.slots[m] : m;
+  float before = (float) (bf16) a + t.bias_a, partner = (float) (bf16) b + t.bias_b;
+  a = before * t.cosine - partner * t.sine;
+  b = partner * t.cosine + before * t.sine;
+  int64_t slot = t.slot;
   bf16 *to;
   if (index < s.heads)
     to = job.q + ((int64_t) m * s.heads + index) * s.head_size + i;
@@ -210,11 +236,6 @@ finish_item (const few_rows_job &job, int item, int m, float a, float b)
 {
   int first, second;
   int64_t row = (int64_t) m * job.rows;
-  if (RESULT == RESULT_QKV)
-    {
-      finish_qkv (job, item, m, a, b);
-      return;
-    }
   rows_of<RESULT> (job, item, first, second);
   if (RESULT == RESULT_FLOAT)
     {
@@ -234,10 +255,15 @@ finish_item (const few_rows_job &job, int item, int m, float a, float b)
     }
 }
 
+/* A block a multiprocessor, and beside it one of the next launch: kernels with a norm and those without, which take
+ * turns, are each kept from doubling up, the ones by shared memory, the others by registers. Threads beyond THREADS are there
+ * for their registers alone. */
 template <int M, int SOURCE, int RESULT>
-__global__ void __launch_bounds__ (THREADS, 4)
+__global__ void __launch_bounds__ (SOURCE == SOURCE_NORM ? THREADS + 64 : MOST_THREADS, SOURCE == SOURCE_NORM ? 2 : 1)
 few_rows (few_rows_job job)
 {
+  if (threadIdx.x >= THREADS)
+    return;
   extern __shared__ __align__ (16) unsigned char memory[];
   int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, parts = job.parts;
   int first = (int) ((int64_t) job.items * blockIdx.x / gridDim.x);
@@ -248,6 +274,12 @@ few_rows (few_rows_job job)
   uint4 *ring = (uint4 *) memory + warp * STAGES * 2 * WARP + lane;
   bf16 *kept = (bf16 *) (memory + RING_BYTES);
   float *partial = (float *) (memory + RING_BYTES + (SOURCE == SOURCE_DIRECT ? 0 : M * job.cols * (int) sizeof (bf16)));
+  bf16 *norm_weight = kept + M * job.cols;
+  if (SOURCE == SOURCE_NORM)
+    partial = (float *) (norm_weight + job.cols);
+  if (SOURCE == SOURCE_NORM)
+    begin_norm (job, norm_weight);
+  copy_commit ();
   reader ahead = { first + team, 0, NULL, NULL };
   if (total > 0)
     aim<RESULT> (ahead, job);
@@ -259,9 +291,17 @@ few_rows (few_rows_job job)
                            last);
       copy_commit ();
     }
+  int count = last - first;
+  turn own_turn;
+  if (RESULT == RESULT_QKV && threadIdx.x < count * job.m)
+    own_turn = read_turn (job, first + threadIdx.x % count, threadIdx.x / count);
   wait_for_inputs ();
   if (SOURCE == SOURCE_NORM)
-    make_norm<M> (job, kept);
+    {
+      copy_wait<STAGES - 1> ();
+      __syncwarp ();
+      make_norm<M> (job, kept, norm_weight);
+    }
   else if (SOURCE == SOURCE_KEPT)
     for (int i = threadIdx.x; i < job.m * chunks; i += THREADS)
       ((uint4 *) kept)[i] = ((const uint4 *) job.x)[i];
@@ -313,7 +353,6 @@ few_rows (few_rows_job job)
     }
   copy_wait<0> ();
   __syncthreads ();
-  int count = last - first;
   for (int i = threadIdx.x; i < count * job.m; i += THREADS)
     {
       int m = i / count, k = i % count;
@@ -324,7 +363,10 @@ few_rows (few_rows_job job)
           a += sums[p];
           b += sums[parts + p];
         }
-      finish_item<RESULT> (job, first + k, m, a, b);
+      if (RESULT == RESULT_QKV)
+        finish_qkv (job, first + k, m, a, b, i == threadIdx.x ? own_turn : read_turn (job, first + k, m));
+      else
+        finish_item<RESULT> (job, first + k, m, a, b);
     }
 }
 
@@ -345,16 +387,32 @@ choose_parts (int items, int blocks, int chunks)
   return best;
 }
 
+/* Threads of a block that take more than half of the 65,536 registers of a multiprocessor. */
+static int
+claim_registers (const void *kernel)
+{
+  struct cudaFuncAttributes attributes;
+  if (cudaFuncGetAttributes (&attributes, kernel) != cudaSuccess || attributes.numRegs < 1)
+    return THREADS;
+  int each = (attributes.numRegs + 7) / 8 * 8, threads = (32768 / each / WARP + 1) * WARP;
+  return threads < THREADS ? THREADS : threads > MOST_THREADS ? MOST_THREADS : threads;
+}
+
 template <int M, int SOURCE, int RESULT>
 static bool
 launch (struct dev_context *context, few_rows_job *job)
 {
-  int blocks = 2 * context->multiprocessors;
+  int blocks = context->multiprocessors;
   blocks = blocks < job->items ? blocks : job->items;
   job->parts = choose_parts (job->items, blocks, job->cols / 8);
-  int64_t bytes = RING_BYTES + (SOURCE == SOURCE_DIRECT ? 0 : (int64_t) M * job->cols * (int) sizeof (bf16))
+  int kept = SOURCE == SOURCE_DIRECT ? 0 : SOURCE == SOURCE_NORM ? M + 1 : M; // rows
+  int64_t bytes = RING_BYTES + (int64_t) kept * job->cols * (int) sizeof (bf16)
                   + (int64_t) ceil_div (job->items, blocks) * M * 2 * job->parts * (int) sizeof (float);
-  /* All kernels of a decode step divide the memory of a multiprocessor alike, so that the next one can start beside. */
+  int threads = THREADS;
+  if (SOURCE == SOURCE_NORM && bytes < context->shared_of_multiprocessor / 2)
+    bytes = context->shared_of_multiprocessor / 2;
+  else if (SOURCE != SOURCE_NORM)
+    threads = claim_registers ((const void *) few_rows<M, SOURCE, RESULT>);
   if (bytes > context->shared_limit
       || cudaFuncSetAttribute (few_rows<M, SOURCE, RESULT>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int) bytes)
              != cudaSuccess
@@ -362,7 +420,7 @@ launch (struct dev_context *context, few_rows_job *job)
                                cudaSharedmemCarveoutMaxShared)
              != cudaSuccess)
     return false;
-  cuda_launch (context, few_rows<M, SOURCE, RESULT>, blocks, THREADS, bytes, *job);
+  cuda_launch (context, few_rows<M, SOURCE, RESULT>, blocks, threads, bytes, *job);
   CUDA_LAUNCHED (context, "a product of few rows");
   return true;
 }

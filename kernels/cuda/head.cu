@@ -317,7 +317,7 @@ chunk_statistics (struct dev_context *context, const struct chunk *c, const stru
 
 static void
 chunk_gradients (struct dev_context *context, const struct chunk *c, const struct head_job *job, int first, int count,
-                 void *dh, float *dw, const float *dlogp, const float *dentropy, const float *entropy,
+                 void *dh, float *dw, bool add, const float *dlogp, const float *dentropy, const float *entropy,
                  const float *lse)
 {
   const struct dev_matrix *w = job->w;
@@ -334,7 +334,7 @@ chunk_gradients (struct dev_context *context, const struct chunk *c, const struc
                                                           job->inverse_temperature, w->rows);
   CUDA_LAUNCHED (context, "head_backward");
   const void *dz = job->type == DEV_BF16 ? (void *) c->gradients : (void *) c->logits;
-  cuda_linear_backward (context, (void *) row_of (dh, first, w->cols, job->type), dw, dz,
+  cuda_linear_backward (context, (void *) row_of (dh, first, w->cols, job->type), dw, add || first > 0, dz,
                         row_of (job->h, first, w->cols, job->type), w, count, job->type);
 }
 
@@ -355,7 +355,7 @@ cuda_head_forward (struct dev_context *context, float *logp, float *entropy, flo
 }
 
 void
-cuda_head_backward (struct dev_context *context, void *dh, float *dw, const float *dlogp, const float *dentropy,
+cuda_head_backward (struct dev_context *context, void *dh, float *dw, bool add, const float *dlogp, const float *dentropy,
                     const float *entropy, const float *lse, const void *h, const struct dev_matrix *w,
                     const int32_t *targets, float temperature, int n, enum dev_type type)
 {
@@ -367,12 +367,12 @@ cuda_head_backward (struct dev_context *context, void *dh, float *dw, const floa
     {
       int count = n - first < c.rows ? n - first : c.rows;
       chunk_logits (context, c.logits, h, w, first, count, type);
-      chunk_gradients (context, &c, &job, first, count, dh, dw, dlogp, dentropy, entropy, lse);
+      chunk_gradients (context, &c, &job, first, count, dh, dw, add, dlogp, dentropy, entropy, lse);
     }
 }
 
 void
-cuda_head_both (struct dev_context *context, float *logp, float *entropy, float *lse, void *dh, float *dw,
+cuda_head_both (struct dev_context *context, float *logp, float *entropy, float *lse, void *dh, float *dw, bool add,
                 const float *dlogp, const void *h, const struct dev_matrix *w, const int32_t *targets,
                 float temperature, int n, enum dev_type type)
 {
@@ -385,7 +385,7 @@ cuda_head_both (struct dev_context *context, float *logp, float *entropy, float 
       int count = n - first < c.rows ? n - first : c.rows;
       chunk_logits (context, c.logits, h, w, first, count, type);
       chunk_statistics (context, &c, &job, first, count, logp, entropy, lse);
-      chunk_gradients (context, &c, &job, first, count, dh, dw, dlogp, NULL, entropy, lse);
+      chunk_gradients (context, &c, &job, first, count, dh, dw, add, dlogp, NULL, entropy, lse);
     }
 }
 

@@ -23,11 +23,11 @@ cuda_linear_forward (struct dev_context *context, void *y, const void *x, const 
 }
 
 void
-cuda_linear_backward (struct dev_context *context, void *dx, float *dw, const void *dy, const void *x,
+cuda_linear_backward (struct dev_context *context, void *dx, float *dw, bool add, const void *dy, const void *x,
                       const struct dev_matrix *w, int t, enum dev_type type)
 {
   if (dx)
     cuda_multiply (context, PRODUCT_INPUT, dx, type, dy, w->data, type, t, w->cols, w->rows);
   if (dw)
-    cuda_multiply (context, PRODUCT_WEIGHT, dw, DEV_F32, dy, x, type, w->rows, w->cols, t);
+    cuda_multiply (context, add ? PRODUCT_WEIGHT_ADD : PRODUCT_WEIGHT, dw, DEV_F32, dy, x, type, w->rows, w->cols, t);
 }

@@ -49,6 +49,12 @@ struct call
   float beta;
 };
 
+static bool
+is_weight (enum cuda_product kind)
+{
+  return kind == PRODUCT_WEIGHT || kind == PRODUCT_WEIGHT_ADD;
+}
+
 static cudaDataType
 library_type (enum dev_type type)
 {
@@ -59,7 +65,7 @@ static void
 call_init (struct call *call, enum cuda_product kind, enum dev_type c_type, enum dev_type type, int m, int n, int k)
 {
   cublasOperation_t first = kind == PRODUCT_FORWARD ? CUBLAS_OP_T : CUBLAS_OP_N;
-  cublasOperation_t second = kind == PRODUCT_WEIGHT ? CUBLAS_OP_T : CUBLAS_OP_N;
+  cublasOperation_t second = is_weight (kind) ? CUBLAS_OP_T : CUBLAS_OP_N;
   cudaDataType in = library_type (type);
   cublasLtMatmulDescInit (&call->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F);
   cublasLtMatmulDescSetAttribute (&call->operation, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first);
@@ -68,12 +74,12 @@ call_init (struct call *call, enum cuda_product kind, enum dev_type c_type, enum
     cublasLtMatrixLayoutInit (&call->a, in, k, n, k);
   else
     cublasLtMatrixLayoutInit (&call->a, in, n, k, n);
-  if (kind == PRODUCT_WEIGHT)
+  if (is_weight (kind))
     cublasLtMatrixLayoutInit (&call->b, in, m, k, m);
   else
     cublasLtMatrixLayoutInit (&call->b, in, k, m, k);
   cublasLtMatrixLayoutInit (&call->c, library_type (c_type), n, m, n);
-  call->beta = kind == PRODUCT_WEIGHT ? 1.0f : 0.0f;
+  call->beta = kind == PRODUCT_WEIGHT_ADD ? 1.0f : 0.0f;
 }
 
 /* Upper bound of the bucket of m: powers of two and their halves between. */
@@ -178,7 +184,7 @@ time_algorithm (struct dev_context *context, const struct job *job, const cublas
 static bool
 may_time (const struct dev_context *context, const struct job *job)
 {
-  return !context->deterministic && job->kind != PRODUCT_WEIGHT && !context->recording;
+  return !context->deterministic && job->kind != PRODUCT_WEIGHT_ADD && !context->recording;
 }
 
 #define SPLIT_ROWS 512
@@ -306,7 +312,7 @@ static void
 launch_portable (struct dev_context *context, enum cuda_product kind, void *c, const void *a, const void *b, int m,
                  int n, int k)
 {
-  int64_t a_row = kind == PRODUCT_WEIGHT ? 1 : k, a_k = kind == PRODUCT_WEIGHT ? m : 1;
+  int64_t a_row = is_weight (kind) ? 1 : k, a_k = is_weight (kind) ? m : 1;
   int64_t b_row = kind == PRODUCT_FORWARD ? k : 1, b_k = kind == PRODUCT_FORWARD ? 1 : n;
   int most = 65535 * PORTABLE_TILE;
   for (int first = 0; first < m; first += most)
@@ -315,7 +321,7 @@ launch_portable (struct dev_context *context, enum cuda_product kind, void *c, c
       dim3 grid (ceil_div (n, PORTABLE_TILE), ceil_div (rows, PORTABLE_TILE));
       portable_product<T, C><<<grid, dim3 (PORTABLE_TILE, 8), 0, context->stream>>> (
           (C *) c + (int64_t) first * n, (const T *) a + first * a_row, (const T *) b, rows, n, k, a_row, a_k, b_row,
-          b_k, kind == PRODUCT_WEIGHT);
+          b_k, kind == PRODUCT_WEIGHT_ADD);
     }
   CUDA_LAUNCHED (context, "plain product");
 }
@@ -345,14 +351,14 @@ cuda_multiply (struct dev_context *context, enum cuda_product kind, void *c, enu
     return;
   struct key key;
   memset (&key, 0, sizeof key);
-  key.kind = kind;
+  key.kind = is_weight (kind) ? PRODUCT_WEIGHT : kind; /* with and without adding by one algorithm */
   key.c_type = c_type;
   key.type = type;
   key.alignment = alignment_of (a, b, c);
   key.deterministic = context->deterministic;
-  key.m = equal_rows ? DETERMINISTIC_ROWS : kind == PRODUCT_WEIGHT ? m : bucket_of (m);
+  key.m = equal_rows ? DETERMINISTIC_ROWS : is_weight (kind) ? m : bucket_of (m);
   key.n = n;
-  key.k = kind == PRODUCT_WEIGHT ? bucket_of (k) : k;
+  key.k = is_weight (kind) ? bucket_of (k) : k;
   struct job job = { kind, c_type, type, c, a, b, m, n, k };
   struct entry *entry = find_entry (context, &key, &job);
   if (entry->state == 1 && (!equal_rows || self->rows_equal))

@@ -39,7 +39,7 @@ linear_forward (struct dev_context *context, void *y, const void *x, const struc
 }
 
 static void
-linear_backward (struct dev_context *context, void *dx, float *dw, const void *dy, const void *x,
+linear_backward (struct dev_context *context, void *dx, float *dw, bool add, const void *dy, const void *x,
                  const struct dev_matrix *w, int t, enum dev_type type)
 {
   for (int i = 0; dx && i < t; i++)
@@ -56,7 +56,7 @@ linear_backward (struct dev_context *context, void *dx, float *dw, const void *d
         double sum = 0;
         for (int i = 0; i < t; i++)
           sum += get (dy, (size_t) i * w->rows + r, type) * get (x, (size_t) i * w->cols + c, type);
-        dw[(size_t) r * w->cols + c] += (float) sum;
+        dw[(size_t) r * w->cols + c] = (add ? dw[(size_t) r * w->cols + c] : 0) + (float) sum;
       }
 }
 
@@ -406,11 +406,13 @@ head_forward (struct dev_context *context, float *logp, float *entropy, float *l
 }
 
 static void
-head_backward (struct dev_context *context, void *dh, float *dw, const float *dlogp, const float *dentropy,
+head_backward (struct dev_context *context, void *dh, float *dw, bool add, const float *dlogp, const float *dentropy,
                const float *entropy, const float *lse, const void *h, const struct dev_matrix *w,
                const int32_t *targets, float temperature, int n, enum dev_type type)
 {
   double *z = calloc ((size_t) w->rows, sizeof *z), *dx = calloc ((size_t) w->cols, sizeof *dx);
+  if (dw && !add)
+    memset (dw, 0, (size_t) w->rows * w->cols * sizeof *dw);
   for (int i = 0; i < n; i++)
     {
       double total = row_logits (z, h, w, i, temperature, type), sum = 0;

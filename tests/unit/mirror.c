@@ -152,12 +152,12 @@ linear_forward (struct dev_context *c, void *y, const void *x, const struct dev_
 }
 
 static void
-linear_backward (struct dev_context *c, void *dx, float *dw, const void *dy, const void *x, const struct dev_matrix *w,
+linear_backward (struct dev_context *c, void *dx, float *dw, bool add, const void *dy, const void *x, const struct dev_matrix *w,
                  int t, enum dev_type type)
 {
   struct dev_matrix m = matrix (w);
   push ();
-  real->linear_backward (c, there (dx), there (dw), there (dy), there (x), &m, t, type);
+  real->linear_backward (c, there (dx), there (dw), add, there (dy), there (x), &m, t, type);
   pull ();
 }
 
@@ -309,25 +309,25 @@ head_forward (struct dev_context *c, float *logp, float *entropy, float *lse, co
 }
 
 static void
-head_backward (struct dev_context *c, void *dh, float *dw, const float *dlogp, const float *dentropy,
+head_backward (struct dev_context *c, void *dh, float *dw, bool add, const float *dlogp, const float *dentropy,
                const float *entropy, const float *lse, const void *h, const struct dev_matrix *w,
                const int32_t *targets, float temperature, int n, enum dev_type type)
 {
   struct dev_matrix m = matrix (w);
   push ();
-  real->head_backward (c, there (dh), there (dw), there (dlogp), there (dentropy), there (entropy), there (lse),
+  real->head_backward (c, there (dh), there (dw), add, there (dlogp), there (dentropy), there (entropy), there (lse),
                        there (h), &m, there (targets), temperature, n, type);
   pull ();
 }
 
 static void
-head_both (struct dev_context *c, float *logp, float *entropy, float *lse, void *dh, float *dw, const float *dlogp,
+head_both (struct dev_context *c, float *logp, float *entropy, float *lse, void *dh, float *dw, bool add, const float *dlogp,
            const void *h, const struct dev_matrix *w, const int32_t *targets, float temperature, int n,
            enum dev_type type)
 {
   struct dev_matrix m = matrix (w);
   push ();
-  real->head_both (c, there (logp), there (entropy), there (lse), there (dh), there (dw), there (dlogp), there (h), &m,
+  real->head_both (c, there (logp), there (entropy), there (lse), there (dh), there (dw), add, there (dlogp), there (h), &m,
                    there (targets), temperature, n, type);
   pull ();
 }

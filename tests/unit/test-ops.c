@@ -179,14 +179,14 @@ check_linear (Fixture *f)
   void *x = random_typed (f, (size_t) t * cols, 1), *dy = random_typed (f, (size_t) t * rows, 1);
   void *y = output (f, (size_t) t * rows), *want_y = output (f, (size_t) t * rows);
   void *dx = output (f, (size_t) t * cols), *want_dx = output (f, (size_t) t * cols);
-  float *dw = zeros (f, (size_t) rows * cols), *want_dw = zeros (f, (size_t) rows * cols);
+  float *dw = take (f, (size_t) rows * cols * 4), *want_dw = take (f, (size_t) rows * cols * 4);
   f->ops->linear_forward (f->context, y, x, &w, t, f->type);
   f->reference->linear_forward (f->context, want_y, x, &w, t, f->type);
   assert_near ("linear_forward", y, want_y, (size_t) t * rows, f->type, bound (f));
   for (int twice = 0; twice < 2; twice++)
     {
-      f->ops->linear_backward (f->context, dx, dw, dy, x, &w, t, f->type);
-      f->reference->linear_backward (f->context, want_dx, want_dw, dy, x, &w, t, f->type);
+      f->ops->linear_backward (f->context, dx, dw, twice, dy, x, &w, t, f->type);
+      f->reference->linear_backward (f->context, want_dx, want_dw, twice, dy, x, &w, t, f->type);
     }
   assert_near ("linear_backward dx", dx, want_dx, (size_t) t * cols, f->type, bound (f));
   assert_near ("linear_backward dw", dw, want_dw, (size_t) rows * cols, DEV_F32, bound (f));
@@ -579,10 +579,10 @@ check_head (Fixture *f)
   assert_near ("head entropy", have + n, want + n, n, DEV_F32, 2e-5);
   float *dlogp = random_floats (f, n, 1), *dentropy = random_floats (f, n, 1);
   void *dh = output (f, (size_t) n * width), *want_dh = output (f, (size_t) n * width);
-  float *dw = zeros (f, (size_t) vocabulary * width), *want_dw = zeros (f, (size_t) vocabulary * width);
-  f->ops->head_backward (f->context, dh, dw, dlogp, dentropy, have + n, have + 2 * n, h, &w, targets,
+  float *dw = take (f, (size_t) vocabulary * width * 4), *want_dw = zeros (f, (size_t) vocabulary * width);
+  f->ops->head_backward (f->context, dh, dw, FALSE, dlogp, dentropy, have + n, have + 2 * n, h, &w, targets,
                          temperature, n, f->type);
-  f->reference->head_backward (f->context, want_dh, want_dw, dlogp, dentropy, want + n, want + 2 * n, h, &w,
+  f->reference->head_backward (f->context, want_dh, want_dw, TRUE, dlogp, dentropy, want + n, want + 2 * n, h, &w,
                                targets, temperature, n, f->type);
   double limit = f->type == DEV_BF16 ? 1e-2 : 2e-5;
   assert_near ("head dh", dh, want_dh, (size_t) n * width, f->type, limit);
@@ -590,9 +590,9 @@ check_head (Fixture *f)
   float *both = take (f, 3 * n * 4), *both_dw = zeros (f, (size_t) vocabulary * width);
   memset (dentropy, 0, n * 4);
   memset (want_dw, 0, (size_t) vocabulary * width * 4);
-  f->reference->head_backward (f->context, want_dh, want_dw, dlogp, dentropy, want + n, want + 2 * n, h, &w,
+  f->reference->head_backward (f->context, want_dh, want_dw, TRUE, dlogp, dentropy, want + n, want + 2 * n, h, &w,
                                targets, temperature, n, f->type);
-  f->ops->head_both (f->context, both, both + n, both + 2 * n, dh, both_dw, dlogp, h, &w, targets, temperature, n,
+  f->ops->head_both (f->context, both, both + n, both + 2 * n, dh, both_dw, TRUE, dlogp, h, &w, targets, temperature, n,
                      f->type);
   assert_near ("head log-prob of both", both, want, n, DEV_F32, 5e-6);
   assert_near ("head dh of both", dh, want_dh, (size_t) n * width, f->type, limit);

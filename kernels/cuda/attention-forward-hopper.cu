@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Causal attention of whole sequences and chunks of them on Hopper, as attention-forward.cu divides it: the same order of
+ * keys, tiles that begin at multiples of their size, rows that do not depend on their neighbours. Two warpgroups own 64
+ * query rows each of one head and share the tiles of keys; the scores of the next tile are multiplied while those of this
+ * one become weights. */
+
+#include "kernels/cuda/wgmma.cuh"
+
+#include <math.h> // defines: INFINITY
+
+#define GROUPS 2
+#define THREADS (GROUPS * WARPGROUP)
+#define BM (GROUPS * 64)
+#define BN 64
+#define STAGES 3
+#define LOG2E 1.4426950408889634f
+#define LN2 0.6931471805599453f
+
+template <int D> struct layout
+{
+  static constexpr int pair = 2 * BN * D; // elements of a tile of keys and values
+  static constexpr int bytes = (BM * D + STAGES * pair) * (int) sizeof (bf16) + 1024;
+};
+
+/* What a warp knows of 16 rows: lanes hold rows r and r + 8. */
+template <int D> struct rows
+{
+  float result[D / 8][4];
+  float top[2], sum[2];
+};
+
+template <int D>
+__device__ __forceinline__ void
+load_keys (bf16 *to, const bf16 *keys, const bf16 *values, const dev_batch &batch, int s, int first, int tile,
+           int context, int stride)
+{
+  constexpr int pieces = D / 8;
+#pragma unroll
+  for (int i = threadIdx.x; i < BN * pieces; i += THREADS)
+    {
+      int r = i / pieces, piece = i % pieces, j = tile * BN + r;
+      bool inside = j < context;
+      int64_t at = (inside ? key_row (batch, s, first, j) : 0) * stride + piece * 8;
+      bf16 *place = to + swizzled<BN> (r, piece);
+      copy_16 (place, keys + at, inside);
+      copy_16 (place + BN * D, values + at, inside);
+    }
+  copy_commit ();
+}
+
+/* Scores outside of position - window + 1 .. position become -inf. */
+__device__ __forceinline__ void
+mask_scores (float (&x)[8][4], int tile, int position, int window)
+{
+  int c = tile * BN + threadIdx.x % 4 * 2;
+#pragma unroll
+  for (int n = 0; n < 8; n++)
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      {
+        int j = c + n * 8 + i % 2, p = position + i / 2 * 8;
+        if (j > p || (window && j <= p - window))
+          x[n][i] = -INFINITY;
+      }
+}
+
+/* Turns scores into weights, and rescales what was summed before. */
+template <int D>
+__device__ __forceinline__ void
+soften (float (&x)[8][4], rows<D> &own, float scale)
+{
+#pragma unroll
+  for (int half = 0; half < 2; half++)
+    {
+      float top = own.top[half], sum = 0;
+#pragma unroll
+      for (int n = 0; n < 8; n++)
+        top = fmaxf (top, fmaxf (x[n][2 * half], x[n][2 * half + 1]));
+      top = quad_max (top);
+      float base = top == -INFINITY ? 0.0f : top * scale;
+      float rescale = exp2_fast (fmaf (own.top[half], scale, -base));
+      own.top[half] = top;
+#pragma unroll
+      for (int n = 0; n < 8; n++)
+#pragma unroll
+        for (int i = 2 * half; i < 2 * half + 2; i++)
+          {
+            x[n][i] = exp2_fast (fmaf (x[n][i], scale, -base));
+            sum += x[n][i];
+          }
+      own.sum[half] = own.sum[half] * rescale + sum;
+#pragma unroll
+      for (int n = 0; n < D / 8; n++)
+        {
+          own.result[n][2 * half] *= rescale;
+          own.result[n][2 * half + 1] *= rescale;
+        }
+    }
+}
+
+template <int D>
+__device__ __forceinline__ void
+multiply_keys (float (&x)[8][4], const bf16 *queries, const bf16 *keys)
+{
+#pragma unroll
+  for (int k = 0; k < D; k += 16)
+    wgmma_shared (x, describe_rows<BM> (queries, k), describe_rows<BN> (keys, k), k > 0);
+  wgmma_commit ();
+}
+
+template <int D>
+__device__ __forceinline__ void
+multiply_values (rows<D> &own, const uint32_t (&weights)[4][4], const bf16 *values)
+{
+#pragma unroll
+  for (int k = 0; k < 4; k++)
+    wgmma_registers (own.result, weights[k], describe_columns<BN> (values, k * 16));
+  wgmma_commit ();
+}
+
+template <int D>
+__device__ __forceinline__ void
+store_rows (bf16 *out, float *lse, const rows<D> &own, int64_t first_row, int heads, int head, int valid, float scale)
+{
+  int lane = threadIdx.x % WARP, r = lane / 4, c = lane % 4 * 2;
+#pragma unroll
+  for (int half = 0; half < 2; half++)
+    {
+      float sum = quad_sum (own.sum[half]), inverse = 1.0f / sum;
+      int64_t row = (first_row + r + half * 8) * heads + head;
+      if (r + half * 8 >= valid)
+        continue;
+#pragma unroll
+      for (int n = 0; n < D / 8; n++)
+        *(uint32_t *) (out + row * D + n * 8 + c)
+            = pack_bf16 (own.result[n][2 * half] * inverse, own.result[n][2 * half + 1] * inverse);
+      if (lse && c == 0)
+        lse[row] = (own.top[half] * scale + log2f (sum)) * LN2;
+    }
+}
+
+template <int D>
+__global__ void __launch_bounds__ (THREADS, 1)
+hopper_forward (bf16 *out, float *lse, const bf16 *q, const bf16 *keys, const bf16 *values, dev_attention shape,
+                dev_batch batch, bool skip_decode)
+{
+  extern __shared__ bf16 unaligned[];
+  bf16 *query_tile = (bf16 *) (((uintptr_t) unaligned + 1023) & ~(uintptr_t) 1023), *pairs = query_tile + BM * D;
+  int s, tile, head = blockIdx.y, group = head / (shape.heads / shape.groups);
+  if (!find_tile<BM> (batch, blockIdx.x, &s, &tile))
+    return;
+  int first = batch.query_offsets[s], length = batch.query_offsets[s + 1] - first;
+  if (skip_decode && length == 1)
+    return;
+  int context = batch.contexts[s], position = context - length + tile * BM;
+  int valid = min (BM, length - tile * BM), keys_end = position + valid;
+  int from = shape.window ? max (0, position - shape.window + 1) / BN : 0, to = (keys_end + BN - 1) / BN;
+  int own_group = threadIdx.x / WARPGROUP, row = own_group * 64 + threadIdx.x % WARPGROUP / WARP * 16;
+  float scale = shape.scale * LOG2E;
+  rows<D> own;
+#pragma unroll
+  for (int n = 0; n < D / 8; n++)
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      own.result[n][i] = 0;
+  own.top[0] = own.top[1] = -INFINITY;
+  own.sum[0] = own.sum[1] = 0;
+  for (int i = threadIdx.x; i < BM * (D / 8); i += THREADS)
+    {
+      int r = i / (D / 8), piece = i % (D / 8);
+      int64_t query = first + tile * BM + (r < valid ? r : 0);
+      copy_16 (query_tile + swizzled<BM> (r, piece), q + (query * shape.heads + head) * D + piece * 8, r < valid);
+    }
+  auto load = [&] (int t) {
+    load_keys<D> (pairs + (t - from) % STAGES * layout<D>::pair, keys + group * D, values + group * D, batch, s, first, t,
+                  context, shape.groups * D);
+  };
+  load (from);
+  if (from + 1 < to)
+    load (from + 1);
+  else
+    copy_commit ();
+  /* Positions of the warpgroup's rows; tiles beyond the last of them are of no use to it. */
+  int lowest = position + own_group * 64, highest = lowest + 63;
+  int end = own_group * 64 < valid ? min (to, highest / BN + 1) : from;
+  const bf16 *queries = query_tile + own_group * 64 * 64;
+  float scores[8][4], next[8][4];
+  copy_wait<1> ();
+  publish_shared ();
+  __syncthreads ();
+  if (from < end)
+    {
+      wgmma_begin ();
+      multiply_keys<D> (scores, queries, pairs);
+      wgmma_wait<0> ();
+      pin (scores);
+    }
+  for (int t = from; t < to; t++)
+    {
+      /* After the barrier the next tile is there, and nobody needs the one before this, whose place the tile after the next
+       * takes. */
+      copy_wait<0> ();
+      publish_shared ();
+      __syncthreads ();
+      if (t + 2 < to)
+        load (t + 2);
+      if (t >= end)
+        continue;
+      const bf16 *pair = pairs + (t - from) % STAGES * layout<D>::pair;
+      uint32_t weights[4][4];
+      if (t + 1 < end)
+        {
+          wgmma_begin ();
+          multiply_keys<D> (next, queries, pairs + (t + 1 - from) % STAGES * layout<D>::pair);
+        }
+      if (t * BN + BN - 1 > lowest || (shape.window && t * BN <= highest - shape.window))
+        mask_scores (scores, t, position + row + threadIdx.x % WARP / 4, shape.window);
+      soften<D> (scores, own, scale);
+#pragma unroll
+      for (int k = 0; k < 4; k++)
+        c_to_a (weights[k], scores[2 * k], scores[2 * k + 1]);
+      pin (own.result);
+      wgmma_begin ();
+      multiply_values<D> (own, weights, pair + BN * D);
+      wgmma_wait<0> ();
+      pin (own.result);
+      pin (next);
+#pragma unroll
+      for (int n = 0; n < 8; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+          scores[n][i] = next[n][i];
+    }
+  if (row < valid)
+    store_rows<D> (out, lse, own, (int64_t) first + tile * BM + row, shape.heads, head, valid - row, scale);
+}
+
+template <int D>
+static bool
+launch (struct dev_context *context, void *out, float *lse, const void *q, const struct dev_kv *kv,
+        const struct dev_attention *shape, const struct dev_batch *batch, bool skip_decode)
+{
+  int bytes = layout<D>::bytes;
+  if (bytes > context->shared_limit
+      || cudaFuncSetAttribute (hopper_forward<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) != cudaSuccess)
+    return false;
+  dim3 grid (ceil_div (batch->tokens, BM) + batch->sequences, shape->heads);
+  hopper_forward<D><<<grid, THREADS, bytes, context->stream>>> ((bf16 *) out, lse, (const bf16 *) q, (const bf16 *) kv->k,
+                                                                (const bf16 *) kv->v, *shape, *batch, skip_decode);
+  CUDA_LAUNCHED (context, "attention_forward");
+  return true;
+}
+
+bool
+cuda_attention_hopper_forward (struct dev_context *context, void *out, float *lse, const void *q,
+                               const struct dev_kv *kv, const struct dev_attention *shape,
+                               const struct dev_batch *batch, bool skip_decode)
+{
+#ifdef PLUMB_HOPPER
+  if (context->hopper && shape->head_size == 64)
+    return launch<64> (context, out, lse, q, kv, shape, batch, skip_decode);
+  if (context->hopper && shape->head_size == 128)
+    return launch<128> (context, out, lse, q, kv, shape, batch, skip_decode);
+#endif
+  return false;
+}
