@@ -35,4 +35,7 @@ void plumb_run_count_steps (const PlumbRunInputs *inputs, gint64 steps[2]);
 gboolean plumb_run_make_settings (PlumbWorkerSettings *settings, const PlumbRunInputs *inputs,
                                   const char *dir, GError **error);
 
+/* open-crew.c: starts the workers, which load the models; tells what they are. */
+gboolean plumb_run_open_crew (PlumbRun *run, const PlumbRunInputs *inputs, GError **error);
+
 G_END_DECLS

@@ -317,8 +317,14 @@ worker_number (const char *pid, const char *controller)
 GArray *
 engine_workers (GSubprocess *process)
 {
+  return engine_workers_of (g_subprocess_get_identifier (process));
+}
+
+GArray *
+engine_workers_of (const char *controller)
+{
   GArray *pids = g_array_new (FALSE, TRUE, sizeof (gint64));
-  const char *controller = g_subprocess_get_identifier (process), *name;
+  const char *name;
   g_autoptr (GDir) dir = g_dir_open ("/proc", 0, NULL);
   while (controller && (name = g_dir_read_name (dir)))
     {

@@ -39,6 +39,7 @@ void engine_wait_for_phase (Engine *engine, GSubprocess *process, const char *ru
 
 /* Worker processes of a run by its controller: array of gint64, in the order of their numbers. */
 GArray *engine_workers (GSubprocess *controller);
+GArray *engine_workers_of (const char *controller_id);
 /* Waits until all of them are gone. */
 void assert_gone (const GArray *pids);
 /* Each prompt of the numbers 0 .. n-1 was trained in one step, all of its samples once; later attempts supersede what

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <string.h>
 
+#include "engine/core/run-dir.h"
 #include "tests/engine/harness.h"
 
 static void
@@ -116,6 +117,25 @@ test_stop (Engine *engine, gconstpointer data)
   g_assert_cmpint (engine_wait (process), ==, 0);
   assert_gone (workers);
   assert_no_sockets (engine);
+}
+
+/* A run in the background that is ended at once leaves nobody. */
+static void
+test_stop_kill (Engine *engine, gconstpointer data)
+{
+  g_assert_cmpint (engine_call (engine, "run " LONG "--set rollout.async=yes --run-dir back --detach"), ==, 0);
+  g_autofree char *run = engine_path (engine, "back"), *checkpoint = engine_path (engine, "back/checkpoints/step-000002");
+  for (int i = 0; !g_file_test (checkpoint, G_FILE_TEST_EXISTS); i++)
+    {
+      g_assert_cmpint (i, <, 6000);
+      g_usleep (G_USEC_PER_SEC / 50);
+    }
+  g_autoptr (PlumbRunStatus) status = plumb_run_status_read (run, NULL);
+  g_autofree char *pid = g_strdup_printf ("%" G_GINT64_FORMAT, status->pid);
+  g_autoptr (GArray) workers = engine_workers_of (pid);
+  g_assert_cmpuint (workers->len, ==, 3);
+  g_assert_cmpint (engine_call (engine, "stop back --kill"), ==, 0);
+  assert_gone (workers);
 }
 
 /* Every process of the group hears a key in the terminal: only the controller acts on it. */
@@ -260,6 +280,7 @@ main (int argc, char **argv)
   ENGINE_TEST ("/workers/resume", test_resume);
   ENGINE_TEST ("/workers/memory", test_memory);
   ENGINE_TEST ("/workers/stop", test_stop);
+  ENGINE_TEST ("/workers/stop-kill", test_stop_kill);
   ENGINE_TEST ("/workers/interrupt", test_interrupt);
   ENGINE_TEST ("/workers/controller-dies", test_controller_dies);
   ENGINE_TEST ("/workers/worker-dies", test_worker_dies);
