@@ -10,6 +10,7 @@
 #include "engine/core/history.h"
 #include "engine/core/run-dir.h"
 #include "engine/core/spec-import.h"
+#include "engine/run/diagnosis.h"
 
 #define MOST_BYTES (1 << 20)
 
@@ -54,6 +55,24 @@ import_settings (const char *path, const char *algorithm, GError **error)
   return 0;
 }
 
+/* What the curves show of the ways in which runs fail. */
+static void
+explain (PlumbHistory *history)
+{
+  g_autoptr (PlumbDiagnosis) diagnosis = plumb_diagnosis_new ();
+
+  for (guint i = 0; i < history->points->len; i++)
+    {
+      const PlumbHistoryPoint *point = &g_array_index (history->points, PlumbHistoryPoint, i);
+      gboolean last = i + 1 == history->points->len
+                      || g_array_index (history->points, PlumbHistoryPoint, i + 1).step != point->step;
+
+      plumb_diagnosis_see (diagnosis, point->metric, point->value);
+      for (const PlumbFinding *finding; last && (finding = plumb_diagnosis_next (diagnosis)) != NULL;)
+        plumb_history_note (history, "step %" G_GINT64_FORMAT ": %s; %s", point->step, finding->message, finding->remedy);
+    }
+}
+
 static int
 import_curves (const char *path, const char *run, const char *name, GError **error)
 {
@@ -63,6 +82,8 @@ import_curves (const char *path, const char *run, const char *name, GError **err
 
   if (history == NULL)
     return PLUMB_ERROR_INVALID;
+  plumb_history_rename (history);
+  explain (history);
   name = name != NULL ? name : base;
   proposed = run != NULL ? g_strdup (run) : plumb_run_dir_propose (name);
   if (!plumb_history_write (history, path, proposed, name, error))

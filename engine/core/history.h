@@ -50,6 +50,10 @@ gboolean plumb_history_read_events (PlumbHistory *history, const char *path, GEr
 /* history-tables.c: JSON lines with a step, or CSV with a header. Other columns than numbers are left out. */
 gboolean plumb_history_read_lines (PlumbHistory *history, const char *path, GError **error);
 gboolean plumb_history_read_csv (PlumbHistory *history, const char *path, GError **error);
+/* history-names.c: the name under which a metric is known here; its own where it is not. */
+const char *plumb_history_our_name (const char *metric);
+/* Gives all points these names, and notes which. */
+void plumb_history_rename (PlumbHistory *history);
 /* history-import.c: any of these by its looks; a folder: its event files, oldest first. NULL with an error, also when there
  * is not a single point. */
 PlumbHistory *plumb_history_load (const char *path, GError **error);

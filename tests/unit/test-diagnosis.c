@@ -3,10 +3,10 @@
 #define G_LOG_DOMAIN "plumbline"
 #include "config.h"
 
-#include <json-glib/json-glib.h>
 #include <math.h>
 #include <string.h>
 
+#include "engine/core/history.h"
 #include "engine/run/diagnosis.h"
 #include "tests/unit/shared.h"
 
@@ -92,38 +92,24 @@ test_checks (void)
     }
 }
 
-/* Names of another trainer's log. */
-static const struct
-{
-  const char *theirs, *ours;
-} names[] = {
-  { "critic/rewards/mean", "reward/mean" },        { "critic/rewards/max", "reward/max" },
-  { "response_length/mean", "length/response_mean" }, { "response_length/clip_ratio", "length/truncated" },
-  { "actor/entropy", "policy/entropy" },           { "actor/grad_norm", "policy/grad_norm" },
-  { "actor/pg_clipfrac", "policy/clip_high" },     { "actor/pg_clipfrac_lower", "policy/clip_low" },
-  { "actor/ppo_kl", "kl/update" },
-};
-
 /* Replays a real log; FALSE where it is not there. */
 static gboolean
 replay (const char *file, Count *count)
 {
   g_autofree char *relative = g_build_filename ("runlogs", file, NULL);
   g_autofree char *path = shared_file (relative);
-  g_autofree char *text = NULL;
+  g_autoptr (PlumbHistory) history = path ? plumb_history_load (path, NULL) : NULL;
   if (!path)
     return FALSE;
-  g_assert_true (g_file_get_contents (path, &text, NULL, NULL));
-  g_auto (GStrv) lines = g_strsplit (text, "\n", -1);
+  g_assert_nonnull (history);
+  plumb_history_rename (history);
   g_autoptr (PlumbDiagnosis) d = plumb_diagnosis_new ();
-  for (int i = 0; lines[i] && *lines[i]; i++)
+  for (guint i = 0; i < history->points->len; i++)
     {
-      g_autoptr (JsonNode) node = json_from_string (lines[i], NULL);
-      JsonObject *data = json_object_get_object_member (json_node_get_object (node), "data");
-      for (gsize k = 0; k < G_N_ELEMENTS (names); k++)
-        if (json_object_has_member (data, names[k].theirs))
-          plumb_diagnosis_see (d, names[k].ours, json_object_get_double_member (data, names[k].theirs));
-      count_step (d, i + 1, count);
+      const PlumbHistoryPoint *point = &g_array_index (history->points, PlumbHistoryPoint, i);
+      plumb_diagnosis_see (d, point->metric, point->value);
+      if (i + 1 == history->points->len || g_array_index (history->points, PlumbHistoryPoint, i + 1).step != point->step)
+        count_step (d, (int) point->step, count);
     }
   return TRUE;
 }

@@ -330,6 +330,21 @@ test_clock (Fixture *fixture, gconstpointer data)
     g_assert_cmpfloat (got[i], ==, elapsed[i]);
 }
 
+/* What other trainers call otherwise has our name; the rest keeps its own. */
+static void
+test_names (Fixture *fixture, gconstpointer data)
+{
+  g_autofree char *path = write_file (fixture, "names.jsonl", "{\"step\":1,\"critic/rewards/mean\":2,\"own\":3}\n"
+                                                              "{\"step\":2,\"critic/rewards/mean\":4,\"own\":5}\n", -1);
+  g_autoptr (PlumbHistory) history = load (path);
+
+  plumb_history_rename (history);
+  g_assert_cmpstr (point_at (history, 0)->metric, ==, "reward/mean");
+  g_assert_cmpstr (point_at (history, 1)->metric, ==, "own");
+  g_assert_cmpstr (point_at (history, 2)->metric, ==, "reward/mean");
+  g_assert_cmpuint (history->notes->len, ==, 1);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -341,6 +356,7 @@ main (int argc, char **argv)
   ADD ("/history/renewed", test_renewed);
   ADD ("/history/restart", test_restart);
   ADD ("/history/no-restart", test_no_restart);
+  ADD ("/history/names", test_names);
   ADD ("/history/clock", test_clock);
   return g_test_run ();
 }
