@@ -8,16 +8,17 @@
 #include <glib/gstdio.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "engine/core/error.h"
-#include "engine/core/process.h"
 #include "engine/model/export.h"
 #include "engine/run/crew-process.h"
 
 #define FOLDER_PREFIX "plumbline-crew-"
+#define LONGEST_PARENT 72 /* bytes; the path of a socket has at most 107 */
 #define LONGEST_LINE 4096 /* of a worker's output; longer ones are cut into several */
 
 struct _PlumbCrewProcess
@@ -172,7 +173,20 @@ plumb_crew_process_memory (PlumbCrewProcess *self)
   return line ? g_ascii_strtoull (line + strlen ("VmHWM:"), NULL, 10) * 1024 : 0;
 }
 
-/* Folders named after engines that are not alive any more. */
+/* Takes the lock of a folder; -1 where another has it, or there is none. */
+static int
+lock_folder (const char *path, int flags)
+{
+  g_autofree char *name = g_build_filename (path, "lock", NULL);
+  int file = open (name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
+  if (file >= 0 && flock (file, LOCK_EX | LOCK_NB) == 0)
+    return file;
+  if (file >= 0)
+    close (file);
+  return -1;
+}
+
+/* Removes what dead engines left. */
 static void
 sweep (const char *parent)
 {
@@ -180,37 +194,55 @@ sweep (const char *parent)
   const char *name;
   while (dir && (name = g_dir_read_name (dir)))
     {
-      if (!g_str_has_prefix (name, FOLDER_PREFIX))
-        continue;
-      gint64 pid = g_ascii_strtoll (name + strlen (FOLDER_PREFIX), NULL, 10);
       g_autofree char *path = g_build_filename (parent, name, NULL);
       GStatBuf info;
-      if (pid > 0 && plumb_process_start_time (pid) == 0 && g_lstat (path, &info) == 0 && S_ISDIR (info.st_mode)
-          && info.st_uid == getuid ())
-        plumb_remove_tree (path, NULL);
+      if (!g_str_has_prefix (name, FOLDER_PREFIX) || g_lstat (path, &info) != 0 || !S_ISDIR (info.st_mode)
+          || info.st_uid != getuid ())
+        continue;
+      int lock = lock_folder (path, 0);
+      if (lock < 0)
+        continue;
+      plumb_remove_tree (path, NULL);
+      close (lock);
     }
 }
 
-char *
-plumb_crew_folder_new (GError **error)
+/* Where sockets may lie: their paths must be short. */
+static const char *
+find_parent (void)
 {
-  const char *runtime = g_getenv ("XDG_RUNTIME_DIR");
-  const char *parent = runtime && g_access (runtime, W_OK) == 0 ? runtime : g_get_tmp_dir ();
-  g_autofree char *name = g_strdup_printf (FOLDER_PREFIX "%d-XXXXXX", (int) getpid ());
-  g_autofree char *path = g_build_filename (parent, name, NULL);
+  const char *const places[] = { g_getenv ("XDG_RUNTIME_DIR"), g_get_tmp_dir (), "/tmp" };
+  for (gsize i = 0; i < G_N_ELEMENTS (places); i++)
+    if (places[i] && strlen (places[i]) <= LONGEST_PARENT && g_access (places[i], W_OK | X_OK) == 0)
+      return places[i];
+  return "/tmp";
+}
+
+gboolean
+plumb_crew_folder_make (PlumbCrewFolder *folder, GError **error)
+{
+  const char *parent = find_parent ();
+  g_autofree char *path = g_build_filename (parent, FOLDER_PREFIX "XXXXXX", NULL);
   sweep (parent);
-  if (g_mkdtemp_full (path, 0700))
-    return g_steal_pointer (&path);
+  if (g_mkdtemp_full (path, 0700) && (folder->lock = lock_folder (path, O_CREAT | O_EXCL)) >= 0)
+    {
+      folder->path = g_steal_pointer (&path);
+      return TRUE;
+    }
   g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_ENVIRONMENT,
-               "%s: cannot make a folder for the sockets of the workers: %s; set XDG_RUNTIME_DIR to a folder that can "
+               "%s: cannot make a folder for the socket of the workers: %s; set XDG_RUNTIME_DIR to a folder that can "
                "be written", parent, g_strerror (errno));
-  return NULL;
+  return FALSE;
 }
 
 void
-plumb_crew_folder_remove (const char *folder)
+plumb_crew_folder_remove (PlumbCrewFolder *folder)
 {
   g_autoptr (GError) error = NULL;
-  if (folder && !plumb_remove_tree (folder, &error))
+  if (!folder->path)
+    return;
+  if (!plumb_remove_tree (folder->path, &error))
     g_warning ("%s", error->message);
+  close (folder->lock);
+  g_clear_pointer (&folder->path, g_free);
 }

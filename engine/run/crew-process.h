@@ -22,9 +22,16 @@ const char *plumb_crew_process_end (PlumbCrewProcess *process);
 /* Largest resident memory so far, bytes; 0: not known. */
 guint64 plumb_crew_process_memory (PlumbCrewProcess *process);
 
-/* A folder of this user alone for the sockets of a crew; those of engines that are dead are removed. (transfer full) */
-char *plumb_crew_folder_new (GError **error);
-void plumb_crew_folder_remove (const char *folder);
+/* A folder of this user alone for the socket of a crew, locked while it is in use; those that engines left behind when they
+ * died are removed. */
+typedef struct
+{
+  char *path;
+  int lock;
+} PlumbCrewFolder;
+
+gboolean plumb_crew_folder_make (PlumbCrewFolder *folder, GError **error);
+void plumb_crew_folder_remove (PlumbCrewFolder *folder);
 
 /* In the worker: to be called first. FALSE where the process that started it is not `controller` any more. */
 gboolean plumb_crew_process_follow (gint64 controller);

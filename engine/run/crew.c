@@ -34,7 +34,8 @@ typedef struct
 struct _PlumbCrew
 {
   void *zmq_context, *socket;
-  char *folder, *address; /* of the socket of processes; NULL: none are used */
+  PlumbCrewFolder folder; /* of the socket of processes */
+  char *address;          /* NULL: there are none */
   Member *members; /* n that train, then perhaps the one that generates ahead */
   int n, all;
   PlumbCrewGroups groups;
@@ -216,10 +217,9 @@ open_socket (PlumbCrew *self, gboolean processes, GError **error)
   zmq_setsockopt (self->socket, ZMQ_LINGER, &linger, sizeof linger);
   if (!processes)
     return bind_to (self, THREAD_ADDRESS, error);
-  self->folder = plumb_crew_folder_new (error);
-  if (!self->folder)
+  if (!plumb_crew_folder_make (&self->folder, error))
     return FALSE;
-  self->address = g_strdup_printf ("ipc://%s/crew", self->folder);
+  self->address = g_strdup_printf ("ipc://%s/crew", self->folder.path);
   return bind_to (self, self->address, error);
 }
 
@@ -320,8 +320,7 @@ plumb_crew_stop (PlumbCrew *self)
     zmq_close (self->socket);
   if (self->zmq_context)
     zmq_ctx_term (self->zmq_context);
-  plumb_crew_folder_remove (self->folder);
-  g_free (self->folder);
+  plumb_crew_folder_remove (&self->folder);
   g_free (self->address);
   g_free (self->members);
   g_free (self->log);

@@ -252,6 +252,24 @@ test_controller_sleeps (Engine *engine, gconstpointer data)
     }
 }
 
+/* Folders of sockets: those that are in use stay, those of the dead go, and a place whose path is too long is not taken. */
+static void
+test_folders (Engine *engine, gconstpointer data)
+{
+  g_autoptr (GSubprocess) process = NULL;
+  g_autoptr (GArray) workers = start_long (engine, &process, "");
+  g_assert_cmpint (engine_shell (engine, "mkdir sockets/plumbline-crew-dead sockets/plumbline-crew-other sockets/more; "
+                                         "touch sockets/plumbline-crew-dead/lock"), ==, 0);
+  run_ok (engine, "$SPECS/sft.spec --set placement.workers=2 --run-dir second");
+  g_assert_cmpint (engine_shell (engine, "ls sockets | wc -l; test -d sockets/plumbline-crew-other && test -d sockets/more"),
+                   ==, 0);
+  g_assert_cmpstr (engine->out, ==, "3\n");
+  g_assert_cmpint (engine_call (engine, "stop run"), ==, 0);
+  g_assert_cmpint (engine_wait (process), ==, 0);
+  g_assert_cmpint (engine_shell (engine, "long=$PWD/$(printf '%%0100d' 0); mkdir $long; XDG_RUNTIME_DIR=$long \"$ENGINE\" run "
+                                         "$SPECS/sft.spec --set placement.workers=2 --run-dir third"), ==, 0);
+}
+
 /* What a worker prints is in the log, with its name; and one that nobody started ends at once. */
 static void
 test_alone (Engine *engine, gconstpointer data)
@@ -286,6 +304,7 @@ main (int argc, char **argv)
   ENGINE_TEST ("/workers/worker-dies", test_worker_dies);
   ENGINE_TEST ("/workers/worker-hangs", test_worker_hangs);
   ENGINE_TEST ("/workers/controller-sleeps", test_controller_sleeps);
+  ENGINE_TEST ("/workers/folders", test_folders);
   ENGINE_TEST ("/workers/alone", test_alone);
   return g_test_run ();
 }
