@@ -93,6 +93,8 @@ struct _PlumbRun
   PlumbDataSet *eval;                       /* the first of `evals`; NULL: none */
   GPtrArray *evals;                         /* of PlumbEvalSet */
   PlumbDataCursor *cursor;                  /* in the present stage's data */
+  PlumbDataSet *cursor_set;                 /* that data; `train` or `warmup` */
+  gsize passed_over;                        /* of its rows, up to the last step */
   PlumbPosition position;
   gint64 steps[2];                          /* of each stage; supervised: at most */
   GArray *stop_ids;                         /* gint32 */

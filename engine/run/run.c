@@ -37,7 +37,9 @@ open_cursor (PlumbRun *run, GError **error)
 {
   gboolean warmup = plumb_run_is_warmup (run);
   g_clear_pointer (&run->cursor, plumb_data_cursor_free);
-  run->cursor = plumb_data_cursor_new (warmup ? run->warmup : run->train);
+  run->cursor_set = warmup ? run->warmup : run->train;
+  run->cursor = plumb_data_cursor_new (run->cursor_set);
+  run->passed_over = plumb_data_set_passed_over (run->cursor_set);
   if (plumb_data_cursor_seek (run->cursor, run->position.epoch, run->position.row))
     return TRUE;
   g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
@@ -232,12 +234,48 @@ tell_findings (PlumbRun *run)
     }
 }
 
+/* Rows that turned out to be of no use when they were taken: the first one by one, and how many there are a step. */
+static void
+tell_late_rows (PlumbRun *run)
+{
+  PlumbDataSet *set = run->cursor_set;
+  g_autoptr (GPtrArray) rows = plumb_data_set_take_late (set);
+  gsize passed = plumb_data_set_passed_over (set);
+  for (guint i = 0; i < rows->len; i++)
+    {
+      const PlumbProblem *row = g_ptr_array_index (rows, i);
+      plumb_telemetry_event (run->telemetry, PLUMB_EVENT_WARNING, "data", run->position.step, "%s:%u: %s", row->file,
+                             row->line, row->message);
+    }
+  if (rows->len > 0)
+    {
+      g_autofree char *text = plumb_problems_to_text (rows);
+      plumb_progress_say (run->progress, "rows that are left out:\n%s", text);
+    }
+  if (plumb_data_set_counts (set)->unchecked > 0)
+    plumb_run_point (run, "data/dropped", (double) (passed - run->passed_over));
+  run->passed_over = passed;
+}
+
+/* All of them, by kind of reason. */
+static void
+sum_late_rows (PlumbRun *run, PlumbDataSet *set)
+{
+  g_autofree char *kinds = set ? plumb_data_set_describe_late (set) : NULL;
+  if (!kinds)
+    return;
+  plumb_telemetry_event (run->telemetry, PLUMB_EVENT_INFO, "data", run->position.step,
+                         "rows left out while training: %s", kinds);
+  plumb_progress_say (run->progress, "rows left out while training: %s", kinds);
+}
+
 static gboolean
 after_step (PlumbRun *run, GError **error)
 {
   gint64 every = plumb_spec_get_integer (run->spec, "checkpoint.every");
   gboolean over = FALSE;
   run->status->progressed = plumb_telemetry_now (run->telemetry);
+  tell_late_rows (run);
   if (plumb_run_is_warmup (run))
     {
       if (!warmup_is_over (run, &over, error) || (over && !enter_online (run, error)))
@@ -536,6 +574,8 @@ plumb_run_execute (PlumbSpec *spec, const char *dir, gboolean resume, gboolean d
     }
   if (begin (run, &inputs, from_step, &failure) && loop (run, &stopped, &failure) && !stopped)
     conclude (run, &failure);
+  sum_late_rows (run, run->warmup);
+  sum_late_rows (run, run->train);
   code = disappear (run, stopped, failure);
   if (stopped && !failure)
     plumb_progress_say (run->progress, "stopped at step %" G_GINT64_FORMAT " with a checkpoint",

@@ -22,6 +22,28 @@ typedef struct
   gsize checked, n; /* rows of the source, as far as data.max_samples takes them */
 } PlumbDataPart;
 
+/* What was found out about rows when they were taken; under the lock of the set. */
+typedef struct
+{
+  GPtrArray *fresh;   /* PlumbProblem: those nobody has asked for yet */
+  GArray *kinds;      /* of reasons, counted */
+  GHashTable *places; /* rows of the set that are known to be of no use */
+  gsize told;         /* rows that were kept one by one, or would have been */
+  gsize passed;       /* times that a row was passed over */
+} PlumbDataLate;
+
+#define PLUMB_DATA_MOST_LATE 30 /* rows that are told one by one */
+
+/* dataset-late.c */
+void plumb_data_late_init (PlumbDataLate *late);
+void plumb_data_late_clear (PlumbDataLate *late);
+/* Was the row left out before? */
+gboolean plumb_data_late_knows (PlumbDataLate *late, gsize index);
+/* A row that is left out; the message may begin with its place, and may differ in its details from that of the same fault in
+ * another row. */
+void plumb_data_late_note (PlumbDataLate *late, gsize index, const char *file, guint line, const char *message,
+                           const char *remedy, gboolean differs);
+
 struct _PlumbDataSet
 {
   gatomicrefcount refs;
@@ -40,6 +62,7 @@ struct _PlumbDataSet
   GPtrArray *notes; /* of PlumbProblem */
   GMutex lock;
   GHashTable *ready; /* under the lock: rows that were looked at and are not yet taken */
+  PlumbDataLate late;
 };
 
 typedef enum

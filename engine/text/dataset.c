@@ -91,6 +91,7 @@ plumb_data_set_unref (PlumbDataSet *set)
   plumb_tokenizer_unref (set->tokenizer);
   g_ptr_array_unref (set->parts);
   g_hash_table_unref (set->ready);
+  plumb_data_late_clear (&set->late);
   g_mutex_clear (&set->lock);
   g_ptr_array_unref (set->notes);
   g_clear_pointer (&set->chat, plumb_template_unref);
@@ -174,30 +175,54 @@ plumb_data_set_get (PlumbDataSet *set, gsize index, GError **error)
   return row != NULL ? row : build (set, index, &fit, error);
 }
 
+static void
+note_late (PlumbDataSet *set, const PlumbDataPart *part, gsize index, gsize at, const GError *error)
+{
+  guint line = plumb_data_source_line (part->source, at);
+  g_autofree char *overlong = NULL;
+
+  if (error == NULL)
+    overlong = g_strdup_printf ("the row is longer than %" G_GSIZE_FORMAT " tokens, or its prompt than %" G_GSIZE_FORMAT
+                                ": it is left out",
+                                set->max_length, set->max_prompt);
+  plumb_data_late_note (&set->late, index, plumb_data_source_name (part->source), line,
+                        error != NULL ? error->message : overlong,
+                        error != NULL ? NULL : "raise model.max_length or data.max_prompt_length, or see data.on_overlong",
+                        error != NULL);
+}
+
 gboolean
 plumb_data_set_is_usable (PlumbDataSet *set, gsize index)
 {
   g_autoptr (GError) error = NULL;
   g_autoptr (PlumbDataRow) row = NULL;
-  gboolean checked, usable;
+  gboolean checked, usable, known;
   PlumbDataFit fit = FIT_NOT;
   gsize at;
+  PlumbDataPart *part = find_row (set, index, &at, &checked);
 
-  if (find_row (set, index, &at, &checked) == NULL || checked)
+  if (part == NULL || checked)
     return TRUE;
+  g_mutex_lock (&set->lock);
+  known = plumb_data_late_knows (&set->late, index);
+  set->late.passed += known;
+  g_mutex_unlock (&set->lock);
+  if (known)
+    return FALSE;
   row = build (set, index, &fit, &error);
   usable = row != NULL && fit != FIT_NOT;
   g_mutex_lock (&set->lock);
   set->counts.broken += row == NULL;
   set->counts.dropped += row != NULL && fit == FIT_NOT;
   set->counts.truncated += usable && fit == FIT_CUT;
+  set->late.passed += !usable;
+  if (!usable)
+    note_late (set, part, index, at, error);
   if (g_hash_table_size (set->ready) >= MOST_READY)
     g_hash_table_remove_all (set->ready);
   if (usable)
     g_hash_table_replace (set->ready, GSIZE_TO_POINTER (index), g_steal_pointer (&row));
   g_mutex_unlock (&set->lock);
-  if (error != NULL)
-    g_message ("%s", error->message);
   return usable;
 }
 
@@ -419,6 +444,7 @@ plumb_data_set_open (const PlumbDataOptions *options,
   set->parts = g_ptr_array_new_with_free_func (part_free);
   g_mutex_init (&set->lock);
   set->ready = g_hash_table_new_full (NULL, NULL, NULL, (GDestroyNotify)plumb_data_row_free);
+  plumb_data_late_init (&set->late);
   set->notes = plumb_problems_new ();
   set->chat = options->chat != NULL ? plumb_template_ref (options->chat) : NULL;
   set->template = g_strdup (options->prompt_template);

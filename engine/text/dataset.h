@@ -72,6 +72,11 @@ gsize plumb_data_set_n_rows (PlumbDataSet *set);
 /* What a user should know of the rows that are used (of PlumbProblem): which keys were guessed, control tokens in
  * messages, history that the template rewrites. */
 GPtrArray *plumb_data_set_notes (PlumbDataSet *set);
+/* The first rows that were left out when they were taken, as far as no call before gave them (of PlumbProblem, transfer
+ * full); how often a row was passed over so; and all reasons with their counts, NULL: none (transfer full). */
+GPtrArray *plumb_data_set_take_late (PlumbDataSet *set);
+gsize plumb_data_set_passed_over (PlumbDataSet *set);
+char *plumb_data_set_describe_late (PlumbDataSet *set);
 /* Rows of one pass, by the weights of the files. */
 gsize plumb_data_set_epoch_rows (PlumbDataSet *set);
 

@@ -75,6 +75,32 @@ test_data (Engine *engine, gconstpointer data)
   assert_has (engine->out, "half.jsonl:2");
 }
 
+/* Rows behind 32 MiB become tokens when they are taken: those that cannot be used are told as events with their place,
+ * each once, and summed up by reason at the end. */
+static void
+test_late_rows (Engine *engine, gconstpointer data)
+{
+  g_assert_cmpint (engine_shell (engine,
+                                 "{ printf '{\"prompt\": \"'; head -c 34000000 /dev/zero | tr '\\0' 1; echo '\", \"response\": \"1\"}';"
+                                 "  echo '{\"prompt\": \"1+1=\", \"response\": \"2\"}'; echo '{\"prompt\": \"1+2=\", \"respon';"
+                                 "  for i in 1 2 3; do echo '{\"prompt\": \"1+3=1111111111111111111111111111111111111\", \"response\": \"1\"}'; done;"
+                                 "  echo '{\"prompt\": \"2+2=\", \"response\": \"4\"}'; } > late.jsonl"), ==, 0);
+  if (engine_call (engine, "run $SPECS/sft.spec --set data.train=late.jsonl --set data.shuffle=no --set train.batch=2 "
+                   "--set data.prompt_key=prompt --set data.response_key=response --run-dir late") != 0)
+    g_error ("%s%s", engine->out, engine->err);
+  assert_has (engine->out, "late.jsonl:3: this is no sound JSON");
+  assert_has (engine->out, "rows left out while training: 4 x the row is longer than 32 tokens");
+  g_assert_cmpint (engine_call (engine, "telemetry late --since 0"), ==, 0);
+  assert_has (engine->out, "late.jsonl:1: the row is longer");
+  assert_has (engine->out, "late.jsonl:6: the row is longer");
+  g_auto (GStrv) told = g_strsplit (engine->out, "late.jsonl:5: the row", -1);
+  g_assert_cmpuint (g_strv_length (told), ==, 2); /* six epochs, one event */
+  g_autoptr (GArray) dropped = engine_series (engine, "late", "data/dropped");
+  g_assert_cmpuint (dropped->len, ==, 6);
+  for (guint i = 0; i < dropped->len; i++)
+    g_assert_cmpfloat (g_array_index (dropped, double, i), ==, 4);
+}
+
 /* A model of the fixtures with a change made by a line of shell inside its folder. */
 static void
 spoil (Engine *engine, const char *change)
@@ -240,6 +266,7 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   ENGINE_TEST ("/bad-input/spec", test_spec);
   ENGINE_TEST ("/bad-input/data", test_data);
+  ENGINE_TEST ("/bad-input/late-rows", test_late_rows);
   ENGINE_TEST ("/bad-input/models", test_models);
   ENGINE_TEST ("/bad-input/ids", test_ids);
   ENGINE_TEST ("/bad-input/read-only", test_read_only);
