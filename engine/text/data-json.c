@@ -278,15 +278,33 @@ take_tree (Wanted *wanted, PlumbJsonScan *scan)
     wanted->wrong = plumb_json_type_name (JSON_NODE_HOLDS_ARRAY (tree) ? PLUMB_JSON_ARRAY : PLUMB_JSON_OBJECT);
 }
 
+/* Bytes that a reader of another format found to be no text stand in its rows as an object of one known key. */
+static gboolean
+is_no_text (const PlumbJsonScan *scan, guint64 *bytes)
+{
+  static const char key[] = PLUMB_DATA_NO_TEXT_START;
+  gsize n = sizeof key - 1;
+
+  return (gsize)(scan->end - scan->next) > n && memcmp (scan->next, key, n) == 0
+         && (*bytes = g_ascii_strtoull (scan->next + n, NULL, 10), TRUE);
+}
+
 static void
 take_value (Wanted *wanted, PlumbJsonScan *scan)
 {
+  guint64 bytes;
   PlumbJsonType type = plumb_json_peek (scan);
   gboolean tree = type == PLUMB_JSON_OBJECT || type == PLUMB_JSON_ARRAY;
 
   clear_wanted (wanted);
   wanted->wrong = NULL;
-  if (type == PLUMB_JSON_ARRAY && wanted->list && wanted->string != NULL)
+  if (type == PLUMB_JSON_OBJECT && is_no_text (scan, &bytes))
+    {
+      g_free (wanted->fault);
+      wanted->fault = g_strdup_printf ("its %" G_GUINT64_FORMAT " bytes are no valid UTF-8 text", bytes);
+      plumb_json_skip (scan);
+    }
+  else if (type == PLUMB_JSON_ARRAY && wanted->list && wanted->string != NULL)
     *wanted->string = join_list (scan);
   else if (tree && (wanted->turns != NULL || wanted->node != NULL))
     take_tree (wanted, scan);

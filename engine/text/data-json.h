@@ -21,6 +21,11 @@ G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (PlumbRowFault, plumb_row_fault_clear)
 gboolean plumb_data_label (const char *text, gboolean *liked);
 double plumb_data_number (const char *text);
 
+/* How a reader of another format writes bytes that are no text (a format of their gsize number): a row that asks for them as
+ * a text is at fault. No row of a user has such a key. */
+#define PLUMB_DATA_NO_TEXT_START "{\"\\u0000no text\":"
+#define PLUMB_DATA_NO_TEXT PLUMB_DATA_NO_TEXT_START "%" G_GSIZE_FORMAT "}"
+
 /* Reads the texts of a line. FALSE with `fault`. `offset`: of the line in its file. */
 gboolean plumb_data_json_read (const char *line,
                                gsize length,

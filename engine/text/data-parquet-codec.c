@@ -2,6 +2,8 @@
 #define G_LOG_DOMAIN "plumbline"
 #include "config.h"
 
+#include <brotli/decode.h>
+#include <lz4.h>
 #include <string.h>
 #include <zstd.h>
 
@@ -12,7 +14,10 @@ enum
   CODEC_NONE = 0,
   CODEC_SNAPPY = 1,
   CODEC_GZIP = 2,
+  CODEC_BROTLI = 4,
+  CODEC_LZ4 = 5,
   CODEC_ZSTD = 6,
+  CODEC_LZ4_RAW = 7,
 };
 
 static gboolean
@@ -111,6 +116,46 @@ unpack_gzip (const guint8 *data, gsize n, guint8 *to, gsize room)
   return out == room;
 }
 
+static gboolean
+unpack_brotli (const guint8 *data, gsize n, guint8 *to, gsize room)
+{
+  size_t written = room;
+
+  return BrotliDecoderDecompress (n, data, &written, to) == BROTLI_DECODER_RESULT_SUCCESS && written == room;
+}
+
+static gboolean
+unpack_lz4_block (const guint8 *data, gsize n, guint8 *to, gsize room)
+{
+  if (n > G_MAXINT || room > G_MAXINT)
+    return FALSE;
+  return LZ4_decompress_safe ((const char *)data, (char *)to, (int)n, (int)room) == (int)room;
+}
+
+static guint32
+read_big_endian (const guint8 *data)
+{
+  return (guint32)data[0] << 24 | (guint32)data[1] << 16 | (guint32)data[2] << 8 | data[3];
+}
+
+/* Blocks as Hadoop frames them: the unpacked and the packed size before each, highest byte first. */
+static gboolean
+unpack_lz4_hadoop (const guint8 *data, gsize n, guint8 *to, gsize room)
+{
+  while (n >= 8)
+    {
+      gsize unpacked = read_big_endian (data), packed = read_big_endian (data + 4);
+
+      if (packed > n - 8 || unpacked > room || !unpack_lz4_block (data + 8, packed, to, unpacked))
+        return FALSE;
+      data += 8 + packed;
+      n -= 8 + packed;
+      to += unpacked;
+      room -= unpacked;
+    }
+  return n == 0 && room == 0;
+}
+
 const char *
 plumb_parquet_unpack (int codec, const guint8 *data, gsize n, guint8 *to, gsize length)
 {
@@ -132,8 +177,18 @@ plumb_parquet_unpack (int codec, const guint8 *data, gsize n, guint8 *to, gsize 
     case CODEC_ZSTD:
       fine = ZSTD_decompress (to, length, data, n) == length;
       break;
+    case CODEC_BROTLI:
+      fine = unpack_brotli (data, n, to, length);
+      break;
+    case CODEC_LZ4: /* some writers leave the frames away */
+      fine = unpack_lz4_hadoop (data, n, to, length) || unpack_lz4_block (data, n, to, length);
+      break;
+    case CODEC_LZ4_RAW:
+      fine = unpack_lz4_block (data, n, to, length);
+      break;
     default:
-      return "it is packed by a method that is not read; write it with snappy, gzip or zstd";
+      return "it is packed by a method that is not read (LZO, or one that is newer than this program); write it with"
+             " snappy, gzip, brotli, lz4 or zstd";
     }
   return fine ? NULL : "a page cannot be unpacked";
 }

@@ -91,10 +91,12 @@ static int
 read_field (Thrift *t, int *id)
 {
   guint8 head = read_byte (t);
+  gint64 whole;
 
   if (t->bad || (head & 15) == THRIFT_STOP)
     return THRIFT_STOP;
-  *id = head >> 4 != 0 ? *id + (head >> 4) : (int)CLAMP (read_integer (t), 0, 32767);
+  whole = head >> 4 != 0 ? *id + (head >> 4) : read_integer (t);
+  *id = (int)CLAMP (whole, 0, 32767);
   return head & 15;
 }
 
@@ -192,14 +194,134 @@ plumb_parquet_meta_free (PlumbParquetMeta *meta)
   g_free (meta);
 }
 
-static PlumbParquetMeaning
-meaning_of (gint64 converted)
+#define MOST_SCALE 4096 /* digits of a decimal */
+
+/* What the older spelling of a meaning says (ConvertedType). */
+static void
+take_converted (PlumbParquetNode *node, gint64 converted)
 {
-  if (converted == 3)
-    return PARQUET_LIST;
-  if (converted == 5)
-    return PARQUET_DECIMAL;
-  return converted >= 11 && converted <= 14 ? PARQUET_UNSIGNED : PARQUET_AS_IT_IS;
+  static const struct
+  {
+    int converted;
+    PlumbParquetMeaning meaning;
+    guint digits;
+  } table[] = {
+    { 3, PARQUET_LIST, 0 },       { 5, PARQUET_DECIMAL, 0 },   { 6, PARQUET_DATE, 0 },
+    { 7, PARQUET_TIME, 3 },       { 8, PARQUET_TIME, 6 },      { 9, PARQUET_TIMESTAMP, 3 },
+    { 10, PARQUET_TIMESTAMP, 6 }, { 11, PARQUET_UNSIGNED, 0 }, { 12, PARQUET_UNSIGNED, 0 },
+    { 13, PARQUET_UNSIGNED, 0 },  { 14, PARQUET_UNSIGNED, 0 }, { 21, PARQUET_INTERVAL, 0 },
+  };
+
+  for (gsize i = 0; i < G_N_ELEMENTS (table) && node->meaning == PARQUET_AS_IT_IS; i++)
+    if (table[i].converted == converted)
+      {
+        node->meaning = table[i].meaning;
+        node->utc = node->meaning == PARQUET_TIMESTAMP;
+        if (table[i].digits > 0)
+          node->scale = table[i].digits;
+      }
+}
+
+/* The members of a time: whether it is UTC, and a union that names the unit. */
+static void
+read_time (Thrift *t, PlumbParquetNode *node)
+{
+  int id = 0, type, unit = 0;
+
+  node->utc = FALSE;
+  while ((type = read_field (t, &id)) != THRIFT_STOP)
+    if (id == 1 && (type == THRIFT_TRUE || type == THRIFT_FALSE))
+      node->utc = type == THRIFT_TRUE;
+    else if (id == 2 && type == THRIFT_STRUCT)
+      {
+        unit = 0;
+        while ((type = read_field (t, &unit)) != THRIFT_STOP)
+          {
+            node->scale = 3 * (guint)CLAMP (unit, 1, 3);
+            skip (t, type, 0);
+          }
+      }
+    else
+      skip (t, type, 0);
+}
+
+/* The members of a decimal or of a whole number. */
+static void
+read_numeric (Thrift *t, PlumbParquetNode *node, int kind)
+{
+  int id = 0, type;
+  gint64 scale;
+
+  while ((type = read_field (t, &id)) != THRIFT_STOP)
+    if (kind == 5 && id == 1 && is_integer (type))
+      {
+        scale = read_integer (t);
+        node->scale = (guint)CLAMP (scale, 0, MOST_SCALE + 1);
+      }
+    else if (kind == 10 && id == 2 && type == THRIFT_FALSE)
+      node->meaning = PARQUET_UNSIGNED;
+    else
+      skip (t, type, 0);
+}
+
+/* The newer spelling (LogicalType): a union, whose member says what it is. */
+static void
+read_logical (Thrift *t, PlumbParquetNode *node)
+{
+  int id = 0, type;
+
+  while ((type = read_field (t, &id)) != THRIFT_STOP)
+    {
+      node->meaning = id == 3    ? PARQUET_LIST
+                      : id == 5  ? PARQUET_DECIMAL
+                      : id == 6  ? PARQUET_DATE
+                      : id == 7  ? PARQUET_TIME
+                      : id == 8  ? PARQUET_TIMESTAMP
+                      : id == 14 ? PARQUET_UUID
+                      : id == 15 ? PARQUET_HALF
+                                 : PARQUET_AS_IT_IS;
+      if ((id == 7 || id == 8) && type == THRIFT_STRUCT)
+        read_time (t, node);
+      else if ((id == 5 || id == 10) && type == THRIFT_STRUCT)
+        read_numeric (t, node, id);
+      else
+        skip (t, type, 0);
+    }
+}
+
+/* What a meaning asks of the type below it; otherwise it is left aside. */
+static void
+check_meaning (PlumbParquetNode *node)
+{
+  gboolean whole = node->type == PARQUET_INT32 || node->type == PARQUET_INT64, fits = TRUE;
+  gboolean bytes = node->type == PARQUET_BYTES || node->type == PARQUET_FIXED;
+
+  switch (node->meaning)
+    {
+    case PARQUET_DECIMAL:
+      fits = (whole || bytes) && node->scale <= MOST_SCALE;
+      break;
+    case PARQUET_DATE:
+      fits = node->type == PARQUET_INT32;
+      break;
+    case PARQUET_TIME:
+    case PARQUET_TIMESTAMP:
+      fits = whole && (node->scale == 3 || node->scale == 6 || node->scale == 9);
+      break;
+    case PARQUET_UUID:
+      fits = node->type == PARQUET_FIXED && node->width == 16;
+      break;
+    case PARQUET_HALF:
+      fits = node->type == PARQUET_FIXED && node->width == 2;
+      break;
+    case PARQUET_INTERVAL:
+    case PARQUET_AS_IT_IS:
+    case PARQUET_UNSIGNED:
+    case PARQUET_LIST:
+      break;
+    }
+  if (!fits)
+    node->meaning = PARQUET_AS_IT_IS;
 }
 
 static void
@@ -220,6 +342,11 @@ read_node (Thrift *t, PlumbParquetNode *node)
           node->name = name != NULL ? g_utf8_make_valid (name, length) : NULL;
           continue;
         }
+      if (id == 10 && type == THRIFT_STRUCT)
+        {
+          read_logical (t, node);
+          continue;
+        }
       if (!is_integer (type))
         {
           skip (t, type, 0);
@@ -236,8 +363,11 @@ read_node (Thrift *t, PlumbParquetNode *node)
       else if (id == 5)
         node->children = value;
       else if (id == 6)
-        node->meaning = meaning_of (value);
+        take_converted (node, value);
+      else if (id == 7)
+        node->scale = (guint)MIN (value, MOST_SCALE + 1);
     }
+  check_meaning (node);
   if (node->children > 0)
     node->type = PARQUET_GROUP;
   t->bad |= node->name == NULL || node->width > 1 << 20;

@@ -34,6 +34,12 @@ typedef enum
   PARQUET_UNSIGNED,
   PARQUET_LIST,
   PARQUET_DECIMAL,
+  PARQUET_DATE,
+  PARQUET_TIME,
+  PARQUET_TIMESTAMP,
+  PARQUET_UUID,
+  PARQUET_HALF,
+  PARQUET_INTERVAL,
 } PlumbParquetMeaning;
 
 typedef struct
@@ -43,6 +49,8 @@ typedef struct
   PlumbParquetMeaning meaning;
   char *name;
   guint width;             /* bytes of a FIXED value */
+  guint scale;             /* digits of a decimal behind the point; of times: 3, 6 or 9 digits of a second */
+  gboolean utc;            /* of timestamps */
   guint children;          /* which follow, each with its own */
   guint end;               /* behind the last of them */
   guint depth;             /* of nesting */
@@ -134,13 +142,27 @@ typedef struct
   guint bit;
   PlumbParquetRuns runs;
   PlumbParquetDeltas deltas, prefixes;
-  GByteArray *text;            /* of DELTA_BYTE_ARRAY */
+  GByteArray *text;            /* of DELTA_BYTE_ARRAY and BYTE_STREAM_SPLIT: the present value */
+  gsize stride, at;            /* of BYTE_STREAM_SPLIT: values of the page, and those given */
   const GArray *dictionary;    /* PlumbParquetValue; NULL: none */
 } PlumbParquetValues;
 
 /* FALSE for an encoding that is not known, or when it is not sound. */
 gboolean plumb_parquet_values_init (PlumbParquetValues *values, const guint8 *data, gsize length);
 gboolean plumb_parquet_values_next (PlumbParquetValues *values, PlumbParquetValue *value);
+
+/* --- data-parquet-time.c: values that are written as text */
+
+/* Days or parts of a second since 1970, and parts of a second since midnight, as ISO 8601 has them. */
+void plumb_parquet_write_date (GString *text, gint64 days);
+void plumb_parquet_write_timestamp (GString *text, gint64 value, guint digits, gboolean utc);
+void plumb_parquet_write_time (GString *text, gint64 value, guint digits);
+/* The 12 bytes of an INT96 timestamp. */
+void plumb_parquet_write_int96 (GString *text, const guint8 *data);
+/* A whole number in two's complement, highest byte first, with the point before its last `scale` digits. FALSE: it has more than
+ * 64 bytes, or none. */
+gboolean plumb_parquet_write_decimal (GString *text, const guint8 *data, gsize length, guint scale);
+double plumb_parquet_half (const guint8 *data);
 
 /* --- data-parquet-codec.c */
 

@@ -15,6 +15,7 @@ enum
   ENCODING_DELTA_LENGTH = 6,
   ENCODING_DELTA_BYTES = 7,
   ENCODING_DICTIONARY = 8,
+  ENCODING_STREAMS = 9, /* BYTE_STREAM_SPLIT */
 };
 
 static gboolean
@@ -239,9 +240,30 @@ plumb_parquet_values_init (PlumbParquetValues *v, const guint8 *data, gsize leng
     case ENCODING_DELTA_LENGTH:
     case ENCODING_DELTA_BYTES:
       return bytes && init_delta_bytes (v);
+    case ENCODING_STREAMS:
+      if (size_of (v) == 0 || v->type == PARQUET_INT96 || length % size_of (v) != 0)
+        return FALSE;
+      v->stride = length / size_of (v);
+      g_byte_array_set_size (v->text, size_of (v));
+      return TRUE;
     default:
       return FALSE;
     }
+}
+
+/* Byte i of all values stands in stream i. */
+static gboolean
+next_of_streams (PlumbParquetValues *v, PlumbParquetValue *value)
+{
+  guint length = size_of (v);
+
+  if (v->stride == 0 || v->at >= v->stride)
+    return FALSE;
+  for (guint i = 0; i < length; i++)
+    v->text->data[i] = v->next[i * v->stride + v->at];
+  v->at++;
+  *value = (PlumbParquetValue){ .data = v->text->data, .length = length };
+  return TRUE;
 }
 
 static gboolean
@@ -274,6 +296,12 @@ next_plain (PlumbParquetValues *v, PlumbParquetValue *value)
 }
 
 static gboolean
+has_width (const PlumbParquetValues *v, const PlumbParquetValue *value)
+{
+  return v->type != PARQUET_FIXED || value->length == v->width;
+}
+
+static gboolean
 next_delta_bytes (PlumbParquetValues *v, PlumbParquetValue *value)
 {
   gint64 prefix = 0, length;
@@ -285,13 +313,13 @@ next_delta_bytes (PlumbParquetValues *v, PlumbParquetValue *value)
   *value = (PlumbParquetValue){ .data = v->next, .length = length };
   v->next += length;
   if (v->encoding == ENCODING_DELTA_LENGTH)
-    return TRUE;
+    return has_width (v, value);
   if (prefix < 0 || prefix > v->text->len)
     return FALSE;
   g_byte_array_set_size (v->text, prefix);
   g_byte_array_append (v->text, value->data, length);
   *value = (PlumbParquetValue){ .data = v->text->data, .length = v->text->len };
-  return TRUE;
+  return has_width (v, value);
 }
 
 gboolean
@@ -319,6 +347,8 @@ plumb_parquet_values_next (PlumbParquetValues *v, PlumbParquetValue *value)
     case ENCODING_DELTA_LENGTH:
     case ENCODING_DELTA_BYTES:
       return next_delta_bytes (v, value);
+    case ENCODING_STREAMS:
+      return next_of_streams (v, value);
     default:
       if (v->dictionary == NULL || !plumb_parquet_runs_next (&v->runs, &number) || number >= v->dictionary->len)
         return FALSE;

@@ -8,10 +8,13 @@
 
 #include "engine/core/error.h"
 #include "engine/text/data-csv.h"
+#include "engine/text/data-json.h"
 #include "engine/text/data-parquet-private.h"
 #include "engine/text/data-records.h"
 
 #define MOST_PAGE (256 << 20)     /* bytes, packed or not */
+#define LEAST_PAGE (16 << 20)     /* bytes that any page may unpack to */
+#define MOST_PAGE_UNFOLDING 1024  /* times its size, beyond that */
 #define LARGEST_HEADER (64 << 10) /* bytes */
 /* Short runs may stand for very much: output is bounded by that and a multiple of the file. */
 #define LEAST_OUTPUT (G_GUINT64_CONSTANT (1) << 30)
@@ -87,6 +90,8 @@ read_header (Reader *r, Column *column, PlumbParquetPage *page)
   if (!plumb_parquet_page_read ((const guint8 *)bytes, room, page, &used) || page->packed > MOST_PAGE
       || page->unpacked > MOST_PAGE || (guint64)page->packed > column->end - column->at - used)
     return fail (r, column, "the header of a page is damaged");
+  if (page->unpacked > LEAST_PAGE + MOST_PAGE_UNFOLDING * page->packed)
+    return fail (r, column, "a page would unpack to more than 1,000 times its size");
   column->at += used;
   return TRUE;
 }
@@ -285,17 +290,70 @@ is_text (const char *data, gsize length)
 }
 
 static void
+write_integer (GString *line, const PlumbParquetNode *node, gint64 whole)
+{
+  if (node->meaning != PARQUET_UNSIGNED)
+    g_string_append_printf (line, "%" G_GINT64_FORMAT, whole);
+  else
+    g_string_append_printf (line, "%" G_GUINT64_FORMAT,
+                            node->type == PARQUET_INT32 ? (guint64)(guint32)whole : (guint64)whole);
+}
+
+static gboolean
+write_decimal (GString *line, const PlumbParquetNode *node, const PlumbParquetValue *value)
+{
+  guint64 whole;
+  guint8 bytes[8];
+
+  if (node->type != PARQUET_INT32 && node->type != PARQUET_INT64)
+    return plumb_parquet_write_decimal (line, value->data, value->length, node->scale);
+  whole = GUINT64_TO_BE ((guint64)integer_of (node, value));
+  memcpy (bytes, &whole, sizeof bytes);
+  return plumb_parquet_write_decimal (line, bytes, sizeof bytes, node->scale);
+}
+
+static void
+write_uuid (GString *line, const guint8 *data)
+{
+  for (int i = 0; i < 16; i++)
+    g_string_append_printf (line, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", data[i]);
+}
+
+/* What stands between quotes without needing any escape. FALSE: it is something else. */
+static gboolean
+write_quoted (GString *line, const PlumbParquetNode *node, const PlumbParquetValue *value)
+{
+  gsize start = line->len;
+  gboolean fine = TRUE;
+
+  g_string_append_c (line, '"');
+  if (node->type == PARQUET_INT96)
+    plumb_parquet_write_int96 (line, value->data);
+  else if (node->meaning == PARQUET_DATE)
+    plumb_parquet_write_date (line, integer_of (node, value));
+  else if (node->meaning == PARQUET_TIME)
+    plumb_parquet_write_time (line, integer_of (node, value), node->scale);
+  else if (node->meaning == PARQUET_TIMESTAMP)
+    plumb_parquet_write_timestamp (line, integer_of (node, value), node->scale, node->utc);
+  else if (node->meaning == PARQUET_UUID)
+    write_uuid (line, value->data);
+  else
+    fine = node->meaning == PARQUET_DECIMAL && write_decimal (line, node, value);
+  if (fine)
+    g_string_append_c (line, '"');
+  else
+    g_string_truncate (line, start);
+  return fine;
+}
+
+static void
 write_value (GString *line, const PlumbParquetNode *node, const PlumbParquetValue *value)
 {
-  gint64 whole;
   float single;
   double real;
 
-  if (node->meaning == PARQUET_DECIMAL || node->type == PARQUET_INT96)
-    {
-      g_string_append (line, "null");
-      return;
-    }
+  if (write_quoted (line, node, value))
+    return;
   switch (node->type)
     {
     case PARQUET_BOOLEAN:
@@ -303,12 +361,7 @@ write_value (GString *line, const PlumbParquetNode *node, const PlumbParquetValu
       break;
     case PARQUET_INT32:
     case PARQUET_INT64:
-      whole = integer_of (node, value);
-      if (node->meaning != PARQUET_UNSIGNED)
-        g_string_append_printf (line, "%" G_GINT64_FORMAT, whole);
-      else
-        g_string_append_printf (line, "%" G_GUINT64_FORMAT,
-                                node->type == PARQUET_INT32 ? (guint64)(guint32)whole : (guint64)whole);
+      write_integer (line, node, integer_of (node, value));
       break;
     case PARQUET_FLOAT:
       memcpy (&single, value->data, sizeof single);
@@ -322,10 +375,12 @@ write_value (GString *line, const PlumbParquetNode *node, const PlumbParquetValu
     case PARQUET_FIXED:
     case PARQUET_INT96:
     case PARQUET_GROUP:
-      if (is_text ((const char *)value->data, value->length))
+      if (node->meaning == PARQUET_HALF)
+        write_real (line, plumb_parquet_half (value->data), "%.17g");
+      else if (node->meaning == PARQUET_AS_IT_IS && is_text ((const char *)value->data, value->length))
         plumb_json_append_text (line, (const char *)value->data, value->length);
       else
-        g_string_append (line, "null");
+        g_string_append_printf (line, PLUMB_DATA_NO_TEXT, value->length);
       break;
     }
 }

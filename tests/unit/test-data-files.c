@@ -6,12 +6,13 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <lz4.h>
 #include <zstd.h>
 
 #include "engine/core/error.h"
 #include "engine/core/json-tree.h"
 #include "engine/text/data-index.h"
-#include "engine/text/data-parquet.h"
+#include "engine/text/data-parquet-private.h"
 #include "tests/unit/data-fixture.h"
 #include "tests/unit/shared.h"
 
@@ -212,6 +213,8 @@ test_late_rows (Fixture *fixture, gconstpointer data)
                                        "\"}\n{\"prompt\": \"last\"}\n", NULL);
   g_autoptr (PlumbDataSet) set = open_file (fixture, "a.jsonl", text, -1);
   g_autoptr (PlumbDataCursor) cursor = plumb_data_cursor_new (set), again = plumb_data_cursor_new (set);
+  g_autoptr (GPtrArray) late = NULL, none = NULL;
+  g_autofree char *kinds = NULL;
 
   g_assert_cmpuint (plumb_data_set_n_rows (set), ==, 50003);
   g_assert_true (plumb_data_cursor_seek (cursor, 0, 50000));
@@ -219,10 +222,20 @@ test_late_rows (Fixture *fixture, gconstpointer data)
   assert_prompt (set, 50000, "late", 50001);
   g_assert_cmpuint (plumb_data_cursor_next (cursor), ==, 50002);
   g_assert_cmpuint (plumb_data_set_counts (set)->dropped, ==, 1);
+  late = plumb_data_set_take_late (set);
+  g_assert_cmpuint (late->len, ==, 1);
+  g_assert_cmpuint (((PlumbProblem *)g_ptr_array_index (late, 0))->line, ==, 50002);
+  g_assert_nonnull (strstr (((PlumbProblem *)g_ptr_array_index (late, 0))->message, "longer than"));
   assert_prompt (set, 50002, "last", 50003);
   g_assert_true (plumb_data_cursor_seek (again, 0, 50001));
   g_assert_cmpuint (plumb_data_cursor_next (again), ==, 50002);
   g_assert_cmpuint (plumb_data_cursor_position (again), ==, 50003);
+  /* A second time the row is passed over, and not told again. */
+  g_assert_cmpuint (plumb_data_set_passed_over (set), ==, 2);
+  none = plumb_data_set_take_late (set);
+  g_assert_cmpuint (none->len, ==, 0);
+  kinds = plumb_data_set_describe_late (set);
+  g_assert_true (g_str_has_prefix (kinds, "1 x the row is longer"));
 }
 
 /* A file that is cut while it is in use is an error, with its name. */
@@ -336,33 +349,118 @@ lines_of_parquet (const char *path)
   return g_strsplit (text, "\n", -1);
 }
 
+static void
+assert_rows (const char *name, const char *const *lines, const char *const *expected, const char *only)
+{
+  for (gsize j = 0; expected[j] != NULL && expected[j][0] != '\0'; j++)
+    {
+      g_autoptr (JsonParser) a = plumb_json_parse (name, lines[j], strlen (lines[j]), NULL);
+      g_autoptr (JsonParser) b = plumb_json_parse ("rows", expected[j], strlen (expected[j]), NULL);
+      JsonNode *left, *right;
+
+      g_assert_nonnull (a);
+      left = json_parser_get_root (a);
+      right = json_parser_get_root (b);
+      if (only != NULL)
+        {
+          left = json_object_get_member (json_node_get_object (left), only);
+          right = json_object_get_member (json_node_get_object (right), only);
+        }
+      if (!json_node_equal (left, right))
+        g_error ("%s, row %" G_GSIZE_FORMAT ":\n%s\n%s", name, j, lines[j], expected[j]);
+    }
+}
+
+static char **
+expected_rows (const char *name)
+{
+  g_autofree char *path = fixture_file (name), *text = NULL;
+
+  g_assert_true (g_file_get_contents (path, &text, NULL, NULL));
+  return g_strsplit (text, "\n", -1);
+}
+
 /* Files of another writer, with nested lists and structs, in each encoding and packing, against the same rows. */
 static void
 test_parquet (Fixture *fixture, gconstpointer data)
 {
   static const char *const names[]
       = { "none.parquet", "snappy.parquet", "gzip2.parquet", "zstd.parquet", "delta.parquet" };
-  g_autofree char *expected_path = fixture_file ("rows.jsonl"), *text = NULL;
-  g_auto (GStrv) expected = NULL;
+  static const char *const kinds[]
+      = { "kinds-lz4.parquet", "kinds-brotli2.parquet", "kinds-streams.parquet", "kinds-delta2.parquet" };
+  g_auto (GStrv) rows = expected_rows ("rows.jsonl"), kind_rows = expected_rows ("kinds.jsonl");
+  g_autofree char *int96 = fixture_file ("kinds-int96.parquet");
+  g_auto (GStrv) ancient = lines_of_parquet (int96);
 
-  g_assert_true (g_file_get_contents (expected_path, &text, NULL, NULL));
-  expected = g_strsplit (text, "\n", -1);
-  for (gsize i = 0; i < G_N_ELEMENTS (names); i++)
+  for (gsize i = 0; i < G_N_ELEMENTS (names) + G_N_ELEMENTS (kinds); i++)
     {
-      g_autofree char *path = fixture_file (names[i]);
+      gboolean kind = i >= G_N_ELEMENTS (names);
+      const char *name = kind ? kinds[i - G_N_ELEMENTS (names)] : names[i];
+      g_autofree char *path = fixture_file (name);
       g_auto (GStrv) lines = lines_of_parquet (path);
+      char **expected = kind ? kind_rows : rows;
 
       g_assert_cmpuint (g_strv_length (lines), ==, g_strv_length (expected));
-      for (gsize j = 0; expected[j] != NULL && expected[j][0] != '\0'; j++)
-        {
-          g_autoptr (JsonParser) a = plumb_json_parse (names[i], lines[j], strlen (lines[j]), NULL);
-          g_autoptr (JsonParser) b = plumb_json_parse ("rows", expected[j], strlen (expected[j]), NULL);
-
-          g_assert_nonnull (a);
-          if (!json_node_equal (json_parser_get_root (a), json_parser_get_root (b)))
-            g_error ("%s, row %" G_GSIZE_FORMAT ":\n%s\n%s", names[i], j, lines[j], expected[j]);
-        }
+      assert_rows (name, (gpointer)lines, (gpointer)expected, NULL);
     }
+  g_assert_cmpuint (g_strv_length (ancient), ==, g_strv_length (kind_rows));
+  assert_rows ("kinds-int96.parquet", (gpointer)ancient, (gpointer)kind_rows, "nano");
+}
+
+/* Bytes that are no text fault a row where they are asked for, and only there. */
+static void
+test_parquet_bytes (Fixture *fixture, gconstpointer data)
+{
+  g_autofree char *path = fixture_file ("bytes.parquet");
+  g_autoptr (PlumbDataSet) set = NULL;
+  g_autoptr (GError) error = NULL;
+
+  fixture->options.keys.prompt = g_strdup ("prompt");
+  fixture->options.keys.answer = g_strdup ("answer");
+  set = open_paths (fixture, path, &error);
+  g_assert_no_error (error);
+  g_assert_cmpuint (plumb_data_set_counts (set)->rows, ==, 16);
+  g_assert_cmpuint (plumb_data_set_counts (set)->broken, ==, 4);
+  assert_report (fixture, 0, 1, "answer: its 10 bytes are no valid UTF-8 text");
+  assert_report (fixture, 3, 16, "answer");
+}
+
+static void
+append_frame (GByteArray *packed, const char *text, gsize length)
+{
+  guint8 block[512], sizes[8] = { 0 };
+  int n = LZ4_compress_default (text, (char *)block, (int)length, sizeof block);
+
+  g_assert_cmpint (n, >, 0);
+  sizes[2] = length >> 8;
+  sizes[3] = length & 255;
+  sizes[6] = n >> 8;
+  sizes[7] = n & 255;
+  g_byte_array_append (packed, sizes, sizeof sizes);
+  g_byte_array_append (packed, block, n);
+}
+
+/* LZ4 as Hadoop frames it, in two blocks, and without frames; too much and too little is refused. */
+static void
+test_parquet_frames (Fixture *fixture, gconstpointer data)
+{
+  g_autofree char *text = g_strnfill (700, 'x');
+  g_autoptr (GByteArray) packed = g_byte_array_new ();
+  guint8 out[800], alone[512];
+  int n = LZ4_compress_default (text, (char *)alone, 700, sizeof alone);
+
+  append_frame (packed, text, 300);
+  append_frame (packed, text, 400);
+  g_assert_null (plumb_parquet_unpack (5, packed->data, packed->len, out, 700));
+  g_assert_cmpmem (out, 700, text, 700);
+  memset (out, 0, sizeof out);
+  g_assert_null (plumb_parquet_unpack (5, alone, n, out, 700));
+  g_assert_cmpmem (out, 700, text, 700);
+  g_assert_nonnull (plumb_parquet_unpack (5, packed->data, packed->len - 1, out, 700));
+  g_assert_nonnull (plumb_parquet_unpack (5, packed->data, packed->len, out, 699));
+  g_assert_nonnull (plumb_parquet_unpack (5, packed->data, packed->len, out, 701));
+  g_assert_nonnull (plumb_parquet_unpack (7, alone, n, out, 699));
+  g_assert_nonnull (strstr (plumb_parquet_unpack (3, alone, n, out, 700), "LZO"));
 }
 
 static void
@@ -388,7 +486,9 @@ test_parquet_rows (Fixture *fixture, gconstpointer data)
 static void
 test_parquet_spoiled (Fixture *fixture, gconstpointer data)
 {
-  static const char *const names[] = { "snappy.parquet", "zstd.parquet", "delta.parquet" };
+  static const char *const names[] = { "snappy.parquet",         "zstd.parquet",          "delta.parquet",
+                                       "kinds-brotli2.parquet",  "kinds-int96.parquet",   "kinds-lz4.parquet",
+                                       "kinds-streams.parquet",  "kinds-delta2.parquet",  "bytes.parquet" };
 
   for (gsize i = 0; i < G_N_ELEMENTS (names); i++)
     {
@@ -490,6 +590,8 @@ main (int argc, char **argv)
   ADD ("kept-index", test_kept_index);
   ADD ("large-file", test_large_file);
   ADD ("parquet", test_parquet);
+  ADD ("parquet-bytes", test_parquet_bytes);
+  ADD ("parquet-frames", test_parquet_frames);
   ADD ("parquet-rows", test_parquet_rows);
   ADD ("parquet-spoiled", test_parquet_spoiled);
   ADD ("broken-pairs", test_broken_pairs);
