@@ -12,7 +12,8 @@ typedef struct
   const char *device;
   enum dev_type type;
   gboolean deterministic;
-  int requests, prompt, new_tokens; /* of rollout */
+  int requests, prompt, new_tokens; /* of rollout and step */
+  int samples;                      /* of each request of step */
   int sequences, length;            /* of train */
 } PlumbBenchOptions;
 
@@ -46,5 +47,7 @@ double plumb_bench_now (void); /* seconds */
 gboolean plumb_bench_ops (const PlumbBenchOptions *options, GError **error);
 gboolean plumb_bench_rollout (const PlumbBenchOptions *options, GError **error);
 gboolean plumb_bench_train (const PlumbBenchOptions *options, GError **error);
+gboolean plumb_bench_step (const PlumbBenchOptions *options, GError **error);
+gboolean plumb_bench_sync (const PlumbBenchOptions *options, GError **error);
 
 G_END_DECLS

@@ -18,14 +18,18 @@ choose (const char *what, const PlumbBenchOptions *o, GError **error)
     return plumb_bench_rollout (o, error);
   if (g_str_equal (what, "train"))
     return plumb_bench_train (o, error);
-  g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_USAGE, "bench what? There are ops, rollout and train");
+  if (g_str_equal (what, "step"))
+    return plumb_bench_step (o, error);
+  if (g_str_equal (what, "sync"))
+    return plumb_bench_sync (o, error);
+  g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_USAGE, "bench what? There are ops, rollout, train, step and sync");
   return FALSE;
 }
 
 static gboolean
 check_numbers (const PlumbBenchOptions *o, const char *precision, GError **error)
 {
-  const int numbers[] = { o->requests, o->prompt, o->new_tokens, o->sequences, o->length };
+  const int numbers[] = { o->requests, o->samples, o->prompt, o->new_tokens, o->sequences, o->length };
   for (gsize i = 0; i < G_N_ELEMENTS (numbers); i++)
     if (numbers[i] < 1 || numbers[i] > 1 << 20)
       {
@@ -38,25 +42,26 @@ check_numbers (const PlumbBenchOptions *o, const char *precision, GError **error
   return FALSE;
 }
 
-/* bench ops|rollout|train: speed with random weights, and its share of what the device can do. */
+/* bench ops|rollout|train|step|sync: speed with random weights, and its share of what the device can do. */
 int
 plumb_cmd_bench (int argc, char **argv, GError **error)
 {
   g_autofree char *shape = NULL, *device = NULL, *precision = NULL;
-  PlumbBenchOptions o = { .requests = 256, .prompt = 256, .new_tokens = 256, .sequences = 8, .length = 1024 };
+  PlumbBenchOptions o = { .requests = 256, .samples = 8, .prompt = 256, .new_tokens = 256, .sequences = 8, .length = 1024 };
   const GOptionEntry options[] = {
     { "shape", 's', 0, G_OPTION_ARG_STRING, &shape, N_ ("1.5M, 135M (default), qwen2.5-0.5b, qwen2.5-1.5b or 7b"), "NAME" },
     { "device", 'd', 0, G_OPTION_ARG_STRING, &device, N_ ("auto (default), cpu or cuda:N"), "NAME" },
     { "precision", 0, 0, G_OPTION_ARG_STRING, &precision, N_ ("bf16 (default) or fp32"), "NAME" },
     { "deterministic", 0, 0, G_OPTION_ARG_NONE, &o.deterministic, N_ ("rows do not depend on their batch"), NULL },
     { "requests", 0, 0, G_OPTION_ARG_INT, &o.requests, N_ ("rollout: requests at once, default 256"), "N" },
+    { "samples", 0, 0, G_OPTION_ARG_INT, &o.samples, N_ ("step: completions of a request, default 8"), "N" },
     { "prompt", 0, 0, G_OPTION_ARG_INT, &o.prompt, N_ ("rollout: tokens of a prompt, default 256"), "N" },
     { "new", 0, 0, G_OPTION_ARG_INT, &o.new_tokens, N_ ("rollout: tokens generated, default 256"), "N" },
     { "sequences", 0, 0, G_OPTION_ARG_INT, &o.sequences, N_ ("train: sequences of a step, default 8"), "N" },
     { "length", 0, 0, G_OPTION_ARG_INT, &o.length, N_ ("train: tokens of a sequence, default 1024"), "N" },
     { NULL },
   };
-  if (!plumb_command_parse (&argc, &argv, options, "ops|rollout|train", N_ ("measure speed with random weights"), 1, 1,
+  if (!plumb_command_parse (&argc, &argv, options, "ops|rollout|train|step|sync", N_ ("measure speed with random weights"), 1, 1,
                             error)
       || !check_numbers (&o, precision, error))
     return PLUMB_ERROR_USAGE;

@@ -30,14 +30,7 @@ template <int D>
 __device__ __forceinline__ void
 load_tile (bf16 *to, const bf16 *x, int64_t first, int count, int heads, int head)
 {
-  constexpr int pieces = D / 8;
-#pragma unroll
-  for (int i = threadIdx.x; i < 64 * pieces; i += THREADS)
-    {
-      int r = i / pieces, piece = i % pieces;
-      bool inside = r < count;
-      copy_16 (to + swizzled<64> (r, piece), x + ((first + (inside ? r : 0)) * heads + head) * D + piece * 8, inside);
-    }
+  load_swizzled<D, 64, THREADS> (to, x + (first * heads + head) * D, (int64_t) heads * D, count);
 }
 
 /* c (own rows x passing rows) = own rows times passing rows; queued as one group. */
@@ -45,9 +38,10 @@ template <int D>
 __device__ __forceinline__ void
 multiply_rows (float (&c)[8][4], const bf16 *own, const bf16 *passing)
 {
+  uint64_t a = describe<64> (own), b = describe<64> (passing);
 #pragma unroll
   for (int k = 0; k < D; k += 16)
-    wgmma_shared (c, describe_rows<64> (own, k), describe_rows<64> (passing, k), k > 0);
+    wgmma_shared (c, columns_from<64> (a, k), columns_from<64> (b, k), k > 0);
   wgmma_commit ();
 }
 
@@ -56,9 +50,10 @@ template <int D>
 __device__ __forceinline__ void
 add_rows (float (&sum)[D / 8][4], const uint32_t (&weights)[4][4], const bf16 *passing)
 {
+  uint64_t b = describe<64> (passing);
 #pragma unroll
   for (int k = 0; k < 4; k++)
-    wgmma_registers (sum, weights[k], describe_columns<64> (passing, k * 16));
+    wgmma_registers (sum, weights[k], rows_from (b, k * 16));
   wgmma_commit ();
 }
 
@@ -128,9 +123,16 @@ hopper_keys (bf16 *dk, bf16 *dv, float *partial, inputs in, dev_attention shape,
   clear (sum_v);
   load_tile<D> (key_tile, in.keys, first + start, valid, shape.groups, group);
   load_tile<D> (value_tile, in.values, first + start, valid, shape.groups, group);
+  int next_head = first_head, next_query = start; // of the tile to be loaded next
   auto load = [&] (int i) {
-    int head = first_head + i / tiles, query = start + i % tiles * ROWS;
+    int head = next_head, query = next_query;
     bf16 *to = streamed + i % STAGES * 2 * layout<D>::tile;
+    next_query += ROWS;
+    if (next_query >= end)
+      {
+        next_query = start;
+        next_head++;
+      }
     load_tile<D> (to, in.q, first + query, length - query, shape.heads, head);
     load_tile<D> (to + layout<D>::tile, in.dout, first + query, length - query, shape.heads, head);
     int r = threadIdx.x % ROWS;
@@ -141,16 +143,16 @@ hopper_keys (bf16 *dk, bf16 *dv, float *partial, inputs in, dev_attention shape,
     copy_commit ();
   };
   load (0);
-  int lowest = start + warp * 16, key = lowest + threadIdx.x % WARP / 4, c = threadIdx.x % 4 * 2;
+  int key = start + warp * 16 + threadIdx.x % WARP / 4, c = threadIdx.x % 4 * 2, query = start - ROWS;
   for (int i = 0; i < count; i++)
     {
+      query = query + ROWS < end ? query + ROWS : start;
       /* After the barrier this tile is there, and nobody needs the one before it, whose place the next one takes. */
       copy_wait<0> ();
       publish_shared ();
       __syncthreads ();
       if (i + 1 < count)
         load (i + 1);
-      int query = start + i % tiles * ROWS;
       const float *lse = statistics + i % STAGES * 2 * ROWS, *delta = lse + ROWS;
       const bf16 *query_tile = streamed + i % STAGES * 2 * layout<D>::tile, *dout_tile = query_tile + layout<D>::tile;
       float weights[8][4], ds[8][4];

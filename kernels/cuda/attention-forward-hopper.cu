@@ -30,21 +30,31 @@ template <int D> struct rows
   float top[2], sum[2];
 };
 
+/* Keys and values of a tile. */
 template <int D>
 __device__ __forceinline__ void
 load_keys (bf16 *to, const bf16 *keys, const bf16 *values, const dev_batch &batch, int s, int first, int tile,
            int context, int stride)
 {
-  constexpr int pieces = D / 8;
-#pragma unroll
-  for (int i = threadIdx.x; i < BN * pieces; i += THREADS)
+  constexpr int pieces = D / 8, together = THREADS / pieces;
+  int count = context - tile * BN;
+  if (!batch.block_table)
     {
-      int r = i / pieces, piece = i % pieces, j = tile * BN + r;
-      bool inside = j < context;
-      int64_t at = (inside ? key_row (batch, s, first, j) : 0) * stride + piece * 8;
-      bf16 *place = to + swizzled<BN> (r, piece);
-      copy_16 (place, keys + at, inside);
-      copy_16 (place + BN * D, values + at, inside);
+      int64_t at = ((int64_t) first + tile * BN) * stride;
+      load_swizzled<D, BN, THREADS> (to, keys + at, stride, count);
+      load_swizzled<D, BN, THREADS> (to + BN * D, values + at, stride, count);
+      copy_commit ();
+      return;
+    }
+  int piece = threadIdx.x % pieces, r = threadIdx.x / pieces;
+  bf16 *place = to + swizzled<BN> (r, piece);
+#pragma unroll
+  for (int k = 0; k < BN / together; k++)
+    {
+      bool inside = r + k * together < count;
+      int64_t at = (inside ? key_row (batch, s, first, tile * BN + r + k * together) : 0) * stride + piece * 8;
+      copy_16 (place + k * together * 64, keys + at, inside);
+      copy_16 (place + k * together * 64 + BN * D, values + at, inside);
     }
   copy_commit ();
 }
@@ -103,9 +113,10 @@ template <int D>
 __device__ __forceinline__ void
 multiply_keys (float (&x)[8][4], const bf16 *queries, const bf16 *keys)
 {
+  uint64_t a = describe<BM> (queries), b = describe<BN> (keys);
 #pragma unroll
   for (int k = 0; k < D; k += 16)
-    wgmma_shared (x, describe_rows<BM> (queries, k), describe_rows<BN> (keys, k), k > 0);
+    wgmma_shared (x, columns_from<BM> (a, k), columns_from<BN> (b, k), k > 0);
   wgmma_commit ();
 }
 
@@ -113,9 +124,10 @@ template <int D>
 __device__ __forceinline__ void
 multiply_values (rows<D> &own, const uint32_t (&weights)[4][4], const bf16 *values)
 {
+  uint64_t b = describe<BN> (values);
 #pragma unroll
   for (int k = 0; k < 4; k++)
-    wgmma_registers (own.result, weights[k], describe_columns<BN> (values, k * 16));
+    wgmma_registers (own.result, weights[k], rows_from (b, k * 16));
   wgmma_commit ();
 }
 
@@ -166,12 +178,8 @@ hopper_forward (bf16 *out, float *lse, const bf16 *q, const bf16 *keys, const bf
       own.result[n][i] = 0;
   own.top[0] = own.top[1] = -INFINITY;
   own.sum[0] = own.sum[1] = 0;
-  for (int i = threadIdx.x; i < BM * (D / 8); i += THREADS)
-    {
-      int r = i / (D / 8), piece = i % (D / 8);
-      int64_t query = first + tile * BM + (r < valid ? r : 0);
-      copy_16 (query_tile + swizzled<BM> (r, piece), q + (query * shape.heads + head) * D + piece * 8, r < valid);
-    }
+  load_swizzled<D, BM, THREADS> (query_tile, q + ((int64_t) (first + tile * BM) * shape.heads + head) * D,
+                                 (int64_t) shape.heads * D, valid);
   auto load = [&] (int t) {
     load_keys<D> (pairs + (t - from) % STAGES * layout<D>::pair, keys + group * D, values + group * D, batch, s, first, t,
                   context, shape.groups * D);
@@ -196,7 +204,8 @@ hopper_forward (bf16 *out, float *lse, const bf16 *q, const bf16 *keys, const bf
       wgmma_wait<0> ();
       pin (scores);
     }
-  for (int t = from; t < to; t++)
+  int stage = 0; // of tile t
+  for (int t = from; t < to; t++, stage = stage == STAGES - 1 ? 0 : stage + 1)
     {
       /* After the barrier the next tile is there, and nobody needs the one before this, whose place the tile after the next
        * takes. */
@@ -207,12 +216,13 @@ hopper_forward (bf16 *out, float *lse, const bf16 *q, const bf16 *keys, const bf
         load (t + 2);
       if (t >= end)
         continue;
-      const bf16 *pair = pairs + (t - from) % STAGES * layout<D>::pair;
+      const bf16 *pair = pairs + stage * layout<D>::pair;
+      const bf16 *next_pair = pairs + (stage == STAGES - 1 ? 0 : stage + 1) * layout<D>::pair;
       uint32_t weights[4][4];
       if (t + 1 < end)
         {
           wgmma_begin ();
-          multiply_keys<D> (next, queries, pairs + (t + 1 - from) % STAGES * layout<D>::pair);
+          multiply_keys<D> (next, queries, next_pair);
         }
       if (t * BN + BN - 1 > lowest || (shape.window && t * BN <= highest - shape.window))
         mask_scores (scores, t, position + row + threadIdx.x % WARP / 4, shape.window);

@@ -26,30 +26,48 @@ swizzled (int r, int piece)
   return piece / 8 * ROWS * 64 + r * 64 + (piece % 8 ^ r % 8) * 8;
 }
 
-/* Describes 64 rows, or all rows along k, of a tile to wgmma: where its part for a step begins, and the distances of blocks
- * of 64 columns (where rows are k) and of eight rows. */
+/* Describes a tile to wgmma: where it begins, and the distances of blocks of 64 columns (where its rows are k) and of eight
+ * rows. */
 template <int ROWS>
 __device__ __forceinline__ uint64_t
-describe (const bf16 *at)
+describe (const bf16 *tile)
 {
-  uint64_t address = (shared_address (at) & 0x3ffff) >> 4, blocks = ROWS * 128 >> 4, rows = 1024 >> 4;
+  uint64_t address = (shared_address (tile) & 0x3ffff) >> 4, blocks = ROWS * 128 >> 4, rows = 1024 >> 4;
   return address | blocks << 16 | rows << 32 | 1ull << 62;
 }
 
-/* Operand whose rows are m or n: columns k .. k + 15. */
+/* From a tile's description to that of its part for a step: columns k .. k + 15 where its rows are m or n. */
 template <int ROWS>
 __device__ __forceinline__ uint64_t
-describe_rows (const bf16 *tile, int k)
+columns_from (uint64_t tile, int k)
 {
-  return describe<ROWS> (tile + k / 64 * ROWS * 64 + k % 64);
+  return tile + ((k / 64 * ROWS * 64 + k % 64) * 2 >> 4);
 }
 
-/* Operand b whose rows are k: rows k .. k + 15, all columns. */
-template <int ROWS>
+/* Rows k .. k + 15 of an operand b whose rows are k. */
 __device__ __forceinline__ uint64_t
-describe_columns (const bf16 *tile, int k)
+rows_from (uint64_t tile, int k)
 {
-  return describe<ROWS> (tile + k * 64);
+  return tile + (k * 128 >> 4);
+}
+
+/* Copies ROWS rows of D elements, `stride` elements apart, into a tile, all THREADS of the block together; rows at and beyond
+ * `count` become zeros. */
+template <int D, int ROWS, int THREADS>
+__device__ __forceinline__ void
+load_swizzled (bf16 *to, const bf16 *from, int64_t stride, int count)
+{
+  constexpr int pieces = D / 8, together = THREADS / pieces; // rows of a step, a multiple of eight
+  int piece = threadIdx.x % pieces, r = threadIdx.x / pieces;
+  const bf16 *source = from + r * stride + piece * 8;
+  bf16 *place = to + swizzled<ROWS> (r, piece);
+#pragma unroll
+  for (int k = 0; k < ROWS / together; k++)
+    {
+      bool inside = r + k * together < count;
+      copy_16 (place + k * together * 64, inside ? source : from, inside);
+      source += together * stride;
+    }
 }
 
 __device__ __forceinline__ void
