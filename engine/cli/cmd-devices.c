@@ -3,13 +3,44 @@
 
 #include "config.h"
 
+#include <math.h>
+
 #include <glib/gi18n.h>
 
 #include "engine/cli/command.h"
 #include "engine/core/error.h"
 #include "engine/model/device.h"
+#include "engine/model/gpu-monitor.h"
 
 #define MOST_DEVICES 64
+
+/* What the driver tells of a GPU; nothing where it tells nothing. */
+static void
+print_reading (const PlumbGpuReading *r)
+{
+  g_print ("         %.0f %% busy, %.0f W, %.0f degrees, %.2f GHz, %.1f GB in use\n", 100 * r->utilization, r->power,
+           r->temperature, r->clock / 1e9, r->memory / 1e9);
+}
+
+static void
+build_reading (JsonBuilder *builder, const PlumbGpuReading *r)
+{
+  const struct
+  {
+    const char *name;
+    double value;
+  } values[] = { { "utilization", r->utilization },
+                 { "power", r->power },
+                 { "temperature", r->temperature },
+                 { "clock", r->clock },
+                 { "memory_in_use", r->memory } };
+  for (gsize i = 0; i < G_N_ELEMENTS (values); i++)
+    if (isfinite (values[i].value))
+      {
+        json_builder_set_member_name (builder, values[i].name);
+        json_builder_add_double_value (builder, values[i].value);
+      }
+}
 
 static void
 print_device (const char *name, const struct dev_info *info)
@@ -20,7 +51,7 @@ print_device (const char *name, const struct dev_info *info)
 }
 
 static void
-build_device (JsonBuilder *builder, const char *name, const struct dev_info *info)
+build_device (JsonBuilder *builder, const char *name, const struct dev_info *info, const PlumbGpuReading *reading)
 {
   json_builder_begin_object (builder);
   json_builder_set_member_name (builder, "device");
@@ -37,22 +68,28 @@ build_device (JsonBuilder *builder, const char *name, const struct dev_info *inf
   json_builder_add_boolean_value (builder, info->native_bf16);
   json_builder_set_member_name (builder, "products");
   json_builder_add_string_value (builder, info->matmul_path);
+  if (reading)
+    build_reading (builder, reading);
   json_builder_end_object (builder);
 }
 
 /* One device; FALSE with the reason where it cannot be opened. */
 static gboolean
-show (const char *name, JsonBuilder *builder, GError **error)
+show (const char *name, PlumbGpuMonitor *monitor, JsonBuilder *builder, GError **error)
 {
+  PlumbGpuReading reading;
   struct dev_info info = { 0 };
   g_autoptr (PlumbDevice) device = plumb_device_open (name, 1 << 20, error);
   if (!device)
     return FALSE;
   device->ops->info (device->context, &info);
+  gboolean told = monitor && plumb_gpu_monitor_read (monitor, name, &reading);
   if (builder)
-    build_device (builder, name, &info);
+    build_device (builder, name, &info, told ? &reading : NULL);
   else
     print_device (name, &info);
+  if (told && !builder)
+    print_reading (&reading);
   return TRUE;
 }
 
@@ -69,20 +106,21 @@ plumb_cmd_devices (int argc, char **argv, GError **error)
     return PLUMB_ERROR_USAGE;
   g_autoptr (JsonBuilder) builder = json ? json_builder_new () : NULL;
   g_autoptr (GError) reason = NULL;
+  g_autoptr (PlumbGpuMonitor) monitor = plumb_gpu_monitor_open ();
   if (builder)
     {
       json_builder_begin_object (builder);
       json_builder_set_member_name (builder, "devices");
       json_builder_begin_array (builder);
     }
-  if (!show ("cpu", builder, error))
+  if (!show ("cpu", NULL, builder, error))
     return PLUMB_ERROR_ENVIRONMENT;
   int found = 0;
   for (; found < MOST_DEVICES; found++)
     {
       g_autofree char *name = g_strdup_printf ("cuda:%d", found);
       g_clear_error (&reason);
-      if (!show (name, builder, &reason))
+      if (!show (name, monitor, builder, &reason))
         break;
     }
   const char *why = found == 0 && reason ? reason->message : NULL;

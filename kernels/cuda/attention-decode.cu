@@ -202,8 +202,63 @@ finish_block (decode_rows<D> &own, float *shared, const decode_output &o, int64_
     }
 }
 
-/* Elements of `rows` rows from first_row on from their splits, merged in their order; all threads of a block, which
- * has WARPS warps. A warp takes a row: its lanes the splits' greatest scores first, then four elements each. */
+/* At most 16 rows from first_row on from their splits, at most 8, merged in their order; all threads of a block. All reads are
+ * under way at once: eight lanes find the weights of a row, then a thread takes four elements. */
+template <int D>
+__device__ __forceinline__ void
+merge_few (const decode_output &o, int64_t first_row, int rows, float scale)
+{
+  constexpr int stride = partial_stride<D>::value, most = 8;
+  __shared__ float weights[16][most], sums[16];
+  int r = threadIdx.x / most, split = threadIdx.x % most;
+  bool inside = r < rows && split < o.splits;
+  const float *own = o.partial + ((first_row + (inside ? r : 0)) * o.splits + (inside ? split : 0)) * stride + D;
+  float own_top = inside ? __ldcg (own) : -INFINITY, sum = inside ? __ldcg (own + 1) : 0.0f, top = own_top;
+#pragma unroll
+  for (int offset = 1; offset < most; offset *= 2)
+    top = fmaxf (top, __shfl_xor_sync (FULL_MASK, top, offset));
+  float weight = inside ? exp2_fast (fmaf (own_top, scale, -top * scale)) : 0.0f;
+  sum *= weight;
+#pragma unroll
+  for (int offset = 1; offset < most; offset *= 2)
+    sum += __shfl_xor_sync (FULL_MASK, sum, offset);
+  weights[r][split] = weight;
+  if (split == 0 && r < rows)
+    {
+      sums[r] = sum;
+      if (o.lse)
+        o.lse[first_row + r] = (top * scale + log2f (sum)) * LN2;
+    }
+  __syncthreads ();
+  constexpr int packs = D / 4;
+#pragma unroll 2
+  for (int i = threadIdx.x; i < rows * packs; i += THREADS)
+    {
+      int row = i / packs, d = i % packs * 4;
+      const float *partial = o.partial + (first_row + row) * o.splits * stride + d;
+      float4 from[most];
+      float value[4] = { 0, 0, 0, 0 };
+#pragma unroll
+      for (int k = 0; k < most; k++)
+        if (k < o.splits)
+          from[k] = __ldcg ((const float4 *) (partial + k * stride));
+#pragma unroll
+      for (int k = 0; k < most; k++)
+        if (k < o.splits)
+          {
+            value[0] += weights[row][k] * from[k].x;
+            value[1] += weights[row][k] * from[k].y;
+            value[2] += weights[row][k] * from[k].z;
+            value[3] += weights[row][k] * from[k].w;
+          }
+#pragma unroll
+      for (int k = 0; k < 4; k++)
+        value[k] /= sums[row];
+      store_pack (o.out + (first_row + row) * D + d, value);
+    }
+}
+
+/* The same for any number of rows and splits. A warp takes a row: its lanes the splits' greatest scores first, then four elements each. */
 template <int D>
 __device__ __forceinline__ void
 merge_rows (const decode_output &o, int64_t first_row, int rows, float scale)
@@ -280,7 +335,10 @@ merge_if_last (const decode_output &o, int64_t first_row, int valid, float scale
   if (!is_last)
     return;
   __threadfence ();
-  merge_rows<D> (o, first_row, valid, scale);
+  if (o.splits <= 8)
+    merge_few<D> (o, first_row, valid, scale);
+  else
+    merge_rows<D> (o, first_row, valid, scale);
 }
 
 /* Block (sequence, group and chunk of 16 of its heads, split). */

@@ -12,8 +12,6 @@
 #define WARPS 16
 #define MOST_THREADS 896 // of a block, with those that only claim registers: at most 72 registers a thread
 #define THREADS (WARPS * WARP)
-#define STAGES 5
-#define RING_BYTES (WARPS * STAGES * 2 * WARP * 16)
 #define MOST_ROWS 4
 #define MOST_INPUT (40 << 10) // bytes of inputs that are kept in shared memory
 
@@ -22,6 +20,13 @@ enum source
   SOURCE_DIRECT, // rows too long to be kept
   SOURCE_KEPT,
   SOURCE_NORM,
+};
+
+/* Reads in flight of a lane, and what they take: kernels with a norm have more time before they can use them. */
+template <int SOURCE> struct ring_of
+{
+  static constexpr int stages = SOURCE == SOURCE_NORM ? 6 : 5;
+  static constexpr int bytes = WARPS * stages * 2 * WARP * 16;
 };
 
 enum result
@@ -123,8 +128,11 @@ read_step (reader &r, const few_rows_job &job, uint4 *slot, int chunk, int chunk
 __device__ __forceinline__ void
 begin_norm (const few_rows_job &job, bf16 *norm_weight)
 {
-  for (int c = threadIdx.x * 2; c < job.cols; c += THREADS * 2)
-    copy_4 (norm_weight + c, (const bf16 *) job.norm.weight + c, true);
+  for (int c = threadIdx.x * 4; c < job.cols; c += THREADS * 4)
+    {
+      copy_4 (norm_weight + c, (const bf16 *) job.norm.weight + c, true);
+      copy_4 (norm_weight + c + 2, (const bf16 *) job.norm.weight + c + 2, true);
+    }
 }
 
 /* The normed rows into shared memory; block 0 also writes what add_norm_forward leaves. */
@@ -140,28 +148,28 @@ make_norm (const few_rows_job &job, bf16 *kept, const bf16 *norm_weight)
       const float *x = n.x + (int64_t) m * width;
       const bf16 *delta = n.delta ? (const bf16 *) n.delta + (int64_t) m * width : NULL;
       float squares = 0;
-      for (int c = threadIdx.x * 2; c < width; c += THREADS * 2)
+      for (int c = threadIdx.x * 4; c < width; c += THREADS * 4)
         {
-          float value[2], more[2] = { 0, 0 };
+          float value[4], more[4] = { 0, 0, 0, 0 };
           load_pack (value, x + c);
           if (delta)
             load_pack (more, delta + c);
-          value[0] += more[0];
-          value[1] += more[1];
-          squares += value[0] * value[0] + value[1] * value[1];
+#pragma unroll
+          for (int i = 0; i < 4; i++)
+            squares += (value[i] + more[i]) * (value[i] + more[i]);
         }
       float r = 1.0f / sqrtf (block_sum (squares, shared) / width + n.eps);
       if (blockIdx.x == 0 && threadIdx.x == 0 && n.rstd)
         n.rstd[m] = r;
-      for (int c = threadIdx.x * 2; c < width; c += THREADS * 2)
+      for (int c = threadIdx.x * 4; c < width; c += THREADS * 4)
         {
-          float value[2], more[2] = { 0, 0 }, w[2];
+          float value[4], more[4] = { 0, 0, 0, 0 }, w[4];
           load_pack (value, x + c);
           load_pack (w, norm_weight + c);
           if (delta)
             load_pack (more, delta + c);
 #pragma unroll
-          for (int i = 0; i < 2; i++)
+          for (int i = 0; i < 4; i++)
             {
               value[i] += more[i];
               w[i] *= value[i] * r;
@@ -264,6 +272,7 @@ few_rows (few_rows_job job)
 {
   if (threadIdx.x >= THREADS)
     return;
+  constexpr int STAGES = ring_of<SOURCE>::stages, RING_BYTES = ring_of<SOURCE>::bytes;
   extern __shared__ __align__ (16) unsigned char memory[];
   int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, parts = job.parts;
   int first = (int) ((int64_t) job.items * blockIdx.x / gridDim.x);
@@ -370,14 +379,14 @@ few_rows (few_rows_job job)
     }
 }
 
-/* How many warps share a row: the fewest steps of the busiest warp, with one more for the end of an item. */
+/* How many warps share a row: the least work of the busiest warp, where the end of an item costs a quarter of a step. */
 static int
 choose_parts (int items, int blocks, int chunks)
 {
   int best = 1, best_cost = 0x7fffffff, per_block = ceil_div (items, blocks);
   for (int parts = 1; parts <= WARPS; parts *= 2)
     {
-      int cost = ceil_div (per_block, WARPS / parts) * (ceil_div (chunks, WARP * parts) + 1);
+      int cost = ceil_div (per_block, WARPS / parts) * (4 * ceil_div (chunks, WARP * parts) + 1);
       if (cost < best_cost)
         {
           best_cost = cost;
@@ -406,7 +415,7 @@ launch (struct dev_context *context, few_rows_job *job)
   blocks = blocks < job->items ? blocks : job->items;
   job->parts = choose_parts (job->items, blocks, job->cols / 8);
   int kept = SOURCE == SOURCE_DIRECT ? 0 : SOURCE == SOURCE_NORM ? M + 1 : M; // rows
-  int64_t bytes = RING_BYTES + (int64_t) kept * job->cols * (int) sizeof (bf16)
+  int64_t bytes = ring_of<SOURCE>::bytes + (int64_t) kept * job->cols * (int) sizeof (bf16)
                   + (int64_t) ceil_div (job->items, blocks) * M * 2 * job->parts * (int) sizeof (float);
   int threads = THREADS;
   if (SOURCE == SOURCE_NORM && bytes < context->shared_of_multiprocessor / 2)
@@ -479,7 +488,7 @@ takes_norm (const struct dev_context *context, const few_rows_job *job, const de
 {
   uintptr_t places = (uintptr_t) norm->x | (uintptr_t) norm->sum | (uintptr_t) norm->out | (uintptr_t) norm->weight
                      | (uintptr_t) norm->delta;
-  return type == DEV_BF16 && !context->deterministic && serves (job) && places % 8 == 0
+  return type == DEV_BF16 && !context->deterministic && serves (job) && places % 16 == 0
          && !(norm->delta && norm->sum == norm->x)
          && (job->m > 2 ? 4 : job->m) * job->cols * (int) sizeof (bf16) <= MOST_INPUT;
 }
