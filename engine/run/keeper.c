@@ -112,6 +112,7 @@ plumb_run_tick (PlumbRun *run, gint64 done, gint64 of)
   if (g_get_monotonic_time () - run->last_state >= STATE_INTERVAL && !plumb_run_write_state (run, &error))
     g_warning ("%s", error->message);
   gint64 now = g_get_monotonic_time ();
+  plumb_hardware_tick (run->hardware, run->telemetry, run->position.step);
   if (now - run->last_disk >= DISK_INTERVAL)
     {
       run->last_disk = now;

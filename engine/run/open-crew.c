@@ -33,6 +33,7 @@ settings_body (PlumbRun *run, const PlumbWorkerSettings *settings, int rank)
   if (own.ranks > 1 && own.device && g_str_has_prefix (own.device, "cuda:")
       && g_ascii_string_to_unsigned (own.device + strlen ("cuda:"), 10, 0, G_MAXINT, &first, NULL))
     own.device = device = g_strdup_printf ("cuda:%" G_GUINT64_FORMAT, first + (guint64) rank);
+  plumb_hardware_watch (run->hardware, own.device);
   return plumb_worker_settings_to_body (&own);
 }
 
@@ -153,6 +154,8 @@ plumb_run_open_crew (PlumbRun *run, const PlumbRunInputs *in, GError **error)
     return FALSE;
   if (plumb_crew_size (run->crew) > 1 || run->ahead)
     run->memory_planned += own_memory ();
+  if (run->ahead)
+    plumb_hardware_watch (run->hardware, settings.rollout_device);
   tell_opened (run, &settings, opened);
   tell_correction (run);
   return TRUE;

@@ -12,6 +12,7 @@
 #include "engine/reward/reward.h"
 #include "engine/run/crew.h"
 #include "engine/run/diagnosis.h"
+#include "engine/run/hardware.h"
 #include "engine/run/progress.h"
 #include "engine/run/recipe.h"
 #include "engine/run/settings.h"
@@ -112,6 +113,7 @@ struct _PlumbRun
   char *phase;
   double phase_start;
   GArray *phase_seconds;                    /* of double, latest phases */
+  PlumbHardware *hardware;
   gint64 last_done;                         /* samples that the worker had ready at the last tick */
   gboolean silence_told;
   double step_seconds, step_average;        /* of the last step; of the last ones */
