@@ -25,7 +25,7 @@
 extern "C" {
 #endif
 
-#define DEV_VERSION 3u
+#define DEV_VERSION 4u
 
 /* Keys are visited in tiles of this many; a page of the KV cache is a multiple of it, so paged and
  * contiguous keys give equal bits. */
@@ -205,6 +205,9 @@ struct dev_ops
   /* Whether rows never depend on how many a call has, at the price of time; on the CPU they never do. To be
    * set before the first op. */
   void (*set_deterministic) (struct dev_context *, bool);
+
+  /* Names the work of the host that follows, until the NULL that ends it, for profilers that look; ranges nest. */
+  void (*range) (struct dev_context *, const char *host_name);
 
   /* Arenas reserve address space once; commit makes a part usable (zeroed), decommit returns its
    * memory. Offsets and sizes are rounded to pages of the backend. */

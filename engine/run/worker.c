@@ -91,9 +91,14 @@ answer_request (PlumbWorker *self, const PlumbMessage *request, GError **error)
   GVariant *body = NULL;
   self->request = request;
   self->attempt = request->attempt;
+  PlumbDevice *device = self->device; /* NULL until models are opened, which replaces it */
+  if (device)
+    device->ops->range (device->context, plumb_message_kind_name (request->kind));
   if (handler && opened)
     body = handler (self, request->body, &local);
-  else
+  if (device && device == self->device)
+    device->ops->range (device->context, NULL);
+  if (!handler || !opened)
     g_set_error (&local, PLUMB_ERROR, PLUMB_ERROR_FAILED, "worker %u cannot answer %s %s", self->number,
                  plumb_message_kind_name (request->kind), opened ? "" : "before it was opened");
   if (!body)

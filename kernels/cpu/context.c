@@ -238,6 +238,12 @@ cpu_take_tokens (struct dev_context *context, int32_t *ids, const int32_t *token
 }
 
 /* The CPU is always deterministic, and ops are done when they return: there is nothing to wait for. */
+/* Profilers of the CPU see the functions themselves. */
+void
+cpu_range (struct dev_context *context, const char *host_name)
+{
+}
+
 void
 cpu_set_deterministic (struct dev_context *context, bool deterministic)
 {

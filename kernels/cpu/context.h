@@ -43,6 +43,7 @@ void cpu_close (struct dev_context *);
 void cpu_info (struct dev_context *, struct dev_info *);
 int cpu_status (struct dev_context *, char *, size_t);
 size_t cpu_workspace_size (int, int, int, int);
+void cpu_range (struct dev_context *, const char *host_name);
 void cpu_set_deterministic (struct dev_context *, bool);
 
 struct dev_arena *cpu_arena_reserve (struct dev_context *, size_t);

@@ -14,6 +14,7 @@ static const struct dev_ops ops = {
   .status = cpu_status,
   .workspace_size = cpu_workspace_size,
   .set_deterministic = cpu_set_deterministic,
+  .range = cpu_range,
   .arena_reserve = cpu_arena_reserve,
   .arena_base = cpu_arena_base,
   .arena_commit = cpu_arena_commit,

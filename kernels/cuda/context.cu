@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/context.cuh"
 
+#include <nvtx3/nvToolsExt.h>
 #include <stdarg.h> // defines: va_list
 #include <stdio.h>  // defines: snprintf
 #include <stdlib.h> // defines: calloc, free
@@ -275,6 +276,15 @@ void
 cuda_set_deterministic (struct dev_context *context, bool deterministic)
 {
   context->deterministic = deterministic;
+}
+
+void
+cuda_range (struct dev_context *context, const char *host_name)
+{
+  if (host_name)
+    nvtxRangePushA (host_name);
+  else
+    nvtxRangePop ();
 }
 
 static CUmemAllocationProp

@@ -243,6 +243,7 @@ void cuda_info (struct dev_context *, struct dev_info *);
 int cuda_status (struct dev_context *, char *, size_t);
 size_t cuda_workspace_size (int, int, int, int);
 void cuda_set_deterministic (struct dev_context *, bool);
+void cuda_range (struct dev_context *, const char *);
 struct dev_arena *cuda_arena_reserve (struct dev_context *, size_t);
 void *cuda_arena_base (struct dev_arena *);
 int cuda_arena_commit (struct dev_arena *, size_t, size_t);

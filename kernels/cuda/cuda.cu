@@ -18,6 +18,7 @@ make_table (void)
   OP (status);
   OP (workspace_size);
   OP (set_deterministic);
+  OP (range);
   OP (arena_reserve);
   OP (arena_base);
   OP (arena_commit);

@@ -232,6 +232,29 @@ test_overrides (void)
   g_assert_nonnull (strstr (error->message, "rollout.temperature"));
 }
 
+/* Narrowed distributions are for evaluations, and for algorithms that train on chosen completions. */
+static void
+test_filters (void)
+{
+  static const char text[] = "[run]\nalgorithm = %s\n[model]\npolicy = m\n[data]\ntrain = a.jsonl\n"
+                             "[rollout]\ntop_k = 20\ntop_p = 0.9\nmin_p = 0.1\nrepetition_penalty = 1.2\n"
+                             "[eval]\ntop_p = 0.9\n[reward]\nfunctions = number\n";
+  static const char *const keys[]
+      = { "rollout.top_k", "rollout.top_p", "rollout.min_p", "rollout.repetition_penalty" };
+  static const char *const algorithms[] = { "grpo", "rejection_sampling" };
+  for (gsize a = 0; a < G_N_ELEMENTS (algorithms); a++)
+    {
+      g_autoptr (GPtrArray) problems = plumb_problems_new ();
+      g_auto (GStrv) halves = g_strsplit (text, "%s", 2);
+      g_autofree char *whole = g_strconcat (halves[0], algorithms[a], halves[1], NULL);
+      g_autoptr (PlumbSpec) spec = load (whole, problems);
+      plumb_spec_validate (spec, problems);
+      for (gsize i = 0; i < G_N_ELEMENTS (keys); i++)
+        g_assert_true ((find_problem (problems, keys[i]) != NULL) == (a == 0));
+      g_assert_null (find_problem (problems, "eval.top_p"));
+    }
+}
+
 static void
 test_round_trip (void)
 {
@@ -365,6 +388,7 @@ main (int argc, char **argv)
   g_test_add_func ("/spec/all-faults-at-once", test_all_faults_at_once);
   g_test_add_func ("/spec/garbage", test_garbage);
   g_test_add_func ("/spec/overrides", test_overrides);
+  g_test_add_func ("/spec/filters", test_filters);
   g_test_add_func ("/spec/round-trip", test_round_trip);
   g_test_add_func ("/spec/cross-checks", test_cross_checks);
   g_test_add_func ("/spec/presets", test_presets);
