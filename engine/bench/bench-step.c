@@ -182,7 +182,8 @@ plumb_bench_step (const PlumbBenchOptions *o, GError **error)
   double best[N_PHASES] = { 0 };
   if (!plumb_bench_open (&s.bench, o, length, error))
     return FALSE;
-  PlumbRolloutPlan plan = { .max_running = o->requests * o->samples, .max_prompt = o->prompt, .max_new_tokens = o->new_tokens,
+  PlumbRolloutPlan plan = { .max_running = o->requests * o->samples, .max_prompt = o->prompt,
+                            .max_new_tokens = o->new_tokens,
                             .prefill_tokens = s.bench.device->asynchronous ? 8192 : 0 };
   s.rollout = plumb_rollout_new (s.bench.model, &plan, error);
   s.trainer = s.rollout ? plumb_trainer_new (s.bench.model, &optimizer, MAX (MICRO_BATCH, length), error) : NULL;
@@ -236,7 +237,7 @@ plumb_bench_sync (const PlumbBenchOptions *o, GError **error)
     g_print ("sync: weights into the layout of the rollout %.2f ms\n", pack * 1e3);
   else
     g_print ("sync: the rollout reads the trainer's weights in place: %.3f ms\n", pack * 1e3);
-  g_print ("  %.2f GB from one place of the device to another: %.2f ms, %.0f %% of the bandwidth\n", bytes / 1e9, whole * 1e3,
-           100 * 2 * bytes / whole / bench.limits.bandwidth);
+  g_print ("  %.2f GB from one place of the device to another: %.2f ms, %.0f %% of the bandwidth\n", bytes / 1e9,
+           whole * 1e3, 100 * 2 * bytes / whole / bench.limits.bandwidth);
   return TRUE;
 }

@@ -140,7 +140,8 @@ filters_are_valid (const PlumbFilters *f)
 int
 plumb_cmd_generate (int argc, char **argv, GError **error)
 {
-  g_auto (Options) o = { .filters = { .top_p = 1, .repetition_penalty = 1 }, .samples = 1, .max_new_tokens = 128, .temperature = 1, .seed = 42 };
+  g_auto (Options) o = { .samples = 1, .max_new_tokens = 128, .temperature = 1, .seed = 42,
+                         .filters = { .top_p = 1, .repetition_penalty = 1 } };
   const GOptionEntry entries[] = {
     { "model", 'm', 0, G_OPTION_ARG_FILENAME, &o.model, N_ ("model folder"), N_ ("DIR") },
     { "prompt", 'p', 0, G_OPTION_ARG_STRING, &o.prompt, N_ ("text to continue"), "TEXT" },

@@ -383,8 +383,8 @@ block_backward (PlumbModel *model, PlumbBuffers *b, float *gradients, int i)
   struct dev_qkv qkv = qkv_of (model, i);
   enum dev_type type = model->type;
   int t = b->batch.tokens, width = model->config->width;
-  ops->linear_backward (context, g->dact, gradient_of (model, gradients, PLUMB_WEIGHT_DOWN, i), b->add_gradients, g->dx_typed,
-                        a->act, &w->down, t, type);
+  ops->linear_backward (context, g->dact, gradient_of (model, gradients, PLUMB_WEIGHT_DOWN, i), b->add_gradients,
+                        g->dx_typed, a->act, &w->down, t, type);
   ops->swiglu_backward (context, g->dgate_up, g->dact, a->gate_up, t, model->config->mlp, type);
   ops->linear_backward (context, g->dwidth, gradient_of (model, gradients, PLUMB_WEIGHT_GATE, i), b->add_gradients,
                         g->dgate_up, a->norm2, &w->gate_up, t, type);
@@ -399,8 +399,8 @@ block_backward (PlumbModel *model, PlumbBuffers *b, float *gradients, int i)
                      gradient_of (model, gradients, PLUMB_WEIGHT_Q_NORM, i),
                      gradient_of (model, gradients, PLUMB_WEIGHT_K_NORM, i), g->dq, g->dk, g->dv, a->raw,
                      &qkv, &attention, &b->batch, type);
-  ops->linear_backward (context, g->dwidth, gradient_of (model, gradients, PLUMB_WEIGHT_Q, i), b->add_gradients, g->draw,
-                        a->norm1, &w->qkv, t, type);
+  ops->linear_backward (context, g->dwidth, gradient_of (model, gradients, PLUMB_WEIGHT_Q, i), b->add_gradients,
+                        g->draw, a->norm1, &w->qkv, t, type);
   ops->add_norm_backward (context, g->dx, g->dx_typed,
                           gradient_of (model, gradients, PLUMB_WEIGHT_INPUT_NORM, i), g->dwidth, a->sum1,
                           a->rstd1, w->input_norm, t, width, type);
@@ -457,8 +457,8 @@ plumb_model_backward (PlumbModel *model, PlumbBuffers *b, float *gradients, gboo
 
 gboolean
 plumb_model_train (PlumbModel *model, PlumbBuffers *b, float *gradients, gboolean add, const gint32 *rows,
-                   const gint32 *targets, int n, double temperature, const float *dlog_probs, float *log_probs, float *entropies,
-                   GError **error)
+                   const gint32 *targets, int n, double temperature, const float *dlog_probs, float *log_probs,
+                   float *entropies, GError **error)
 {
   const struct dev_ops *ops = model->device->ops;
   struct dev_context *context = model->device->context;

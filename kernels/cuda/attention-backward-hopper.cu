@@ -16,7 +16,8 @@
 template <int D> struct layout
 {
   static constexpr int tile = 64 * D; // elements; own and passing tiles have 64 rows
-  static constexpr int bytes = (2 + STAGES * 2) * tile * (int) sizeof (bf16) + STAGES * 2 * ROWS * (int) sizeof (float) + 1024;
+  static constexpr int bytes
+      = (2 + STAGES * 2) * tile * (int) sizeof (bf16) + STAGES * 2 * ROWS * (int) sizeof (float) + 1024;
 };
 
 struct inputs
