@@ -63,7 +63,7 @@ offset_of (guint32 unit)
 
 /* The replacement of the longest key that the text starts with, or NULL. */
 static const char *
-find (const PlumbCharsmap *map, const char *text, gsize length, gsize *size)
+find_key (const PlumbCharsmap *map, const char *text, gsize length, gsize *size)
 {
   gsize place = offset_of (map->units[0]);
   const char *found = NULL;
@@ -90,6 +90,17 @@ find (const PlumbCharsmap *map, const char *text, gsize length, gsize *size)
   return found;
 }
 
+const char *
+plumb_charsmap_find (const PlumbCharsmap *map, const char *text, gsize length, gsize *size)
+{
+  const char *content = find_key (map, text, length, size);
+
+  return content != NULL && g_utf8_validate (content, -1, NULL)
+                 && (*size == length || ((guchar)text[*size] & 0xc0) != 0x80)
+             ? content
+             : NULL;
+}
+
 void
 plumb_charsmap_apply (const PlumbCharsmap *map, const char *text, gsize length, GString *out)
 {
@@ -97,10 +108,9 @@ plumb_charsmap_apply (const PlumbCharsmap *map, const char *text, gsize length, 
 
   for (gsize at = 0; at < length; at += size)
     {
-      const char *content = find (map, text + at, length - at, &size);
+      const char *content = plumb_charsmap_find (map, text + at, length - at, &size);
 
-      if (content != NULL && g_utf8_validate (content, -1, NULL)
-          && (at + size == length || ((guchar)text[at + size] & 0xc0) != 0x80))
+      if (content != NULL)
         g_string_append (out, content);
       else
         {

@@ -157,6 +157,8 @@ struct _PlumbDetokenizer
   guint strips;      /* characters that may yet be stripped from the start */
   const char *strip;
   gboolean holds;
+  gboolean sentence; /* as SentencePiece decodes */
+  guint marks;       /* that may yet vanish from the start */
 };
 
 static gboolean
@@ -182,6 +184,12 @@ plumb_detokenizer_new (PlumbTokenizer *tokenizer, gboolean skip_special)
   while (d->first_whole < steps->len
          && g_array_index (steps, PlumbDecodeStep, d->first_whole).kind != DECODE_FUSE)
     d->first_whole++;
+  for (guint i = 0; i < d->first_whole; i++)
+    if (g_array_index (steps, PlumbDecodeStep, i).kind == DECODE_SENTENCE)
+      {
+        d->sentence = TRUE;
+        d->marks = g_array_index (steps, PlumbDecodeStep, i).start;
+      }
   for (guint i = d->first_whole; i < steps->len; i++)
     {
       const PlumbDecodeStep *step = &g_array_index (steps, PlumbDecodeStep, i);
@@ -216,9 +224,10 @@ is_incomplete (const char *bytes, gsize length)
 }
 
 /* Moves what is complete from `bytes` to `text`: one U+FFFD for each longest stretch that starts a
- * character and does not finish it, and for each byte that starts none. `all`: nothing more comes. */
+ * character and does not finish it, and for each byte that starts none; or one for each byte that is of no character. `all`:
+ * nothing more comes. */
 static void
-drain (GString *bytes, gboolean all, GString *text)
+drain (GString *bytes, gboolean each, gboolean all, GString *text)
 {
   const char *next = bytes->str, *end = bytes->str + bytes->len, *bad;
 
@@ -240,7 +249,7 @@ drain (GString *bytes, gboolean all, GString *text)
         }
       if (!all && is_incomplete (next, end - next))
         break;
-      while (next + cut < end && is_incomplete (next, cut + 1))
+      while (!each && next + cut < end && is_incomplete (next, cut + 1))
         cut++;
       g_string_append (text, REPLACEMENT);
       next += cut;
@@ -283,6 +292,21 @@ byte_of (const char *token, gsize length)
   return high >= 0 && low >= 0 ? high * 16 + low : -1;
 }
 
+/* A token as SentencePiece spells it: while there is no text yet, the mark that it starts with vanishes. */
+static void
+drop_mark (PlumbDetokenizer *d, const char **token, gsize *length)
+{
+  static const char mark[] = "\xe2\x96\x81";
+
+  if (d->bytes->len > 0)
+    d->marks = 0;
+  if (d->marks == 0 || *length < 3 || memcmp (*token, mark, 3) != 0)
+    return;
+  *token += 3;
+  *length -= 3;
+  d->marks -= d->marks < G_MAXUINT;
+}
+
 /* The bytes that a token of the vocabulary stands for. */
 static void
 append_token (PlumbDetokenizer *d, const char *token, gsize length)
@@ -306,6 +330,7 @@ append_token (PlumbDetokenizer *d, const char *token, gsize length)
         g_string_append_len (d->bytes, token, length);
       return;
     }
+  drop_mark (d, &token, &length);
   g_string_truncate (d->token, 0);
   g_string_append_len (d->token, token, length);
   for (guint i = 0; i < d->first_whole; i++)
@@ -361,7 +386,9 @@ plumb_detokenizer_push (PlumbDetokenizer *d, gint32 id, GString *text, GError **
     g_string_append_len (d->bytes, token, length);
   else
     append_token (d, token, length);
-  drain (d->bytes, FALSE, text);
+  drain (d->bytes, d->sentence, FALSE, text);
+  if (text->len > before)
+    d->marks = 0;
   finish_text (d, before, FALSE, text);
   return TRUE;
 }
@@ -371,6 +398,6 @@ plumb_detokenizer_finish (PlumbDetokenizer *d, GString *text)
 {
   gsize before = text->len;
 
-  drain (d->bytes, TRUE, text);
+  drain (d->bytes, d->sentence, TRUE, text);
   finish_text (d, before, TRUE, text);
 }

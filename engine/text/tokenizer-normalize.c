@@ -17,6 +17,7 @@ plumb_pre_step_clear (gpointer data)
   g_free (step->content);
   g_clear_pointer (&step->regex, g_regex_unref);
   g_clear_pointer (&step->map, plumb_charsmap_free);
+  g_clear_pointer (&step->sentence, plumb_sentence_free);
 }
 
 GRegex *
@@ -384,28 +385,6 @@ strip (const GString *text, gboolean left, gboolean right)
 }
 
 static GString *
-squeeze (const GString *text)
-{
-  GString *result = g_string_sized_new (text->len);
-  gboolean blank = FALSE;
-
-  for (gsize at = 0; at < text->len; at++)
-    if (text->str[at] == ' ')
-      blank = TRUE;
-    else
-      {
-        if (blank && result->len > 0)
-          g_string_append_c (result, ' ');
-        blank = FALSE;
-        g_string_append_c (result, text->str[at]);
-      }
-  /* Marks at the end are blanks too. */
-  while (g_str_has_suffix (result->str, " ") || g_str_has_suffix (result->str, "\xe2\x96\x81"))
-    g_string_truncate (result, result->len - (result->str[result->len - 1] == ' ' ? 1 : 3));
-  return result;
-}
-
-static GString *
 to_visible (const GString *text)
 {
   GString *result = g_string_sized_new (text->len * 2);
@@ -445,8 +424,8 @@ plumb_normalize_step (const PlumbPreStep *step, GString *text, gboolean at_start
     case PRE_STRIP:
       result = strip (text, step->left, step->right);
       break;
-    case PRE_SQUEEZE:
-      result = squeeze (text);
+    case PRE_SENTENCE:
+      result = plumb_sentence_normalize (step->sentence, text->str, text->len, at_start);
       break;
     case PRE_CHARSMAP:
       result = map_by_table (step, text);

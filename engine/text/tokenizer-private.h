@@ -122,6 +122,21 @@ PlumbCharsmap *plumb_charsmap_new (const guint8 *bytes, gsize length, GError **e
 void plumb_charsmap_free (PlumbCharsmap *map);
 /* Appends text[0, length) with every longest match replaced. */
 void plumb_charsmap_apply (const PlumbCharsmap *map, const char *text, gsize length, GString *out);
+/* The replacement of the longest match at the start, and its bytes there; NULL: none. */
+const char *plumb_charsmap_find (const PlumbCharsmap *map, const char *text, gsize length, gsize *size);
+
+/* --- SentencePiece's normalizer: tokenizer-sentence.c */
+
+typedef struct _PlumbSentence PlumbSentence;
+
+/* Takes the map over, NULL: none. squeeze: runs of blanks become one, none stay around the text; escape: blanks become
+ * marks; prefix: a blank is put in front of a whole text. */
+PlumbSentence *plumb_sentence_new (PlumbCharsmap *map, gboolean squeeze, gboolean escape, gboolean prefix);
+void plumb_sentence_free (PlumbSentence *sentence);
+/* This stays as it is wherever it stands. */
+void plumb_sentence_keep (PlumbSentence *sentence, const char *piece, gsize length);
+gboolean plumb_sentence_rewrites (const PlumbSentence *sentence);
+GString *plumb_sentence_normalize (const PlumbSentence *sentence, const char *text, gsize length, gboolean at_start);
 
 /* --- normalizers: tokenizer-normalize.c; pre-tokenizers: tokenizer-pre.c */
 
@@ -133,7 +148,7 @@ typedef enum
   PRE_STRIP,
   PRE_NMT, /* control characters vanish, odd blanks become blanks */
   PRE_CHARSMAP,
-  PRE_SQUEEZE, /* blanks around the text vanish, runs of them become one */
+  PRE_SENTENCE, /* all that SentencePiece does, in one pass */
   PRE_PREPEND,
   PRE_REPLACE,
   PRE_VISIBLE,    /* bytes become visible characters */
@@ -165,6 +180,7 @@ typedef struct
   GRegex *regex;           /* SPLIT, REPLACE (or NULL) */
   PlumbScanner scanner;    /* SPLIT, BYTE_LEVEL: instead of the regular expression */
   PlumbCharsmap *map;      /* CHARSMAP */
+  PlumbSentence *sentence; /* SENTENCE */
   PlumbSplitBehavior behavior;
   gboolean invert;         /* SPLIT: the pieces are what stands between matches */
   gboolean prefix_space;   /* BYTE_LEVEL */
@@ -286,6 +302,8 @@ gboolean plumb_unigram_read_vocab (PlumbUnigram *unigram, PlumbJsonScan *scan, G
 /* `scores` of each id, NAN: not found in text. `least`: the smallest score of a usual token. */
 void plumb_unigram_set_scores (
     PlumbUnigram *unigram, const float *scores, float least, gint32 unknown, gboolean byte_fallback);
+/* A piece that the user defined: it scores `each` for a byte, less 0.1. */
+void plumb_unigram_set_defined (PlumbUnigram *unigram, gint32 id, float each);
 gboolean plumb_unigram_prepare (PlumbUnigram *unigram, GError **error);
 gboolean plumb_unigram_encode (
     PlumbUnigram *unigram, const char *piece, gsize length, GArray *ids, GError **error);
@@ -300,6 +318,7 @@ typedef enum
 {
   DECODE_REPLACE,
   DECODE_BYTE_FALLBACK,
+  DECODE_SENTENCE, /* as SentencePiece: marks at the start vanish, a byte that is no text is one U+FFFD */
   DECODE_FUSE,
   DECODE_STRIP,
   DECODE_BYTE_LEVEL,
@@ -309,7 +328,7 @@ typedef struct
 {
   PlumbDecodeKind kind;
   char *pattern, *content;
-  guint start, stop; /* STRIP */
+  guint start, stop; /* STRIP; SENTENCE: marks that vanish, at most (start) */
 } PlumbDecodeStep;
 
 gboolean plumb_decoder_read (GArray *steps, PlumbJsonScan *scan, GError **error);

@@ -4,6 +4,7 @@
 #define G_LOG_DOMAIN "plumbline"
 #include "config.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -300,7 +301,7 @@ use_unigram (PlumbTokenizer *tokenizer, const Model *model)
 {
   guint n = model->scores->len;
   g_autofree float *scores = g_new (float, n);
-  float least = INFINITY;
+  float least = INFINITY, most = FLT_MIN;
 
   for (guint id = 0; id < n; id++)
     {
@@ -309,52 +310,51 @@ use_unigram (PlumbTokenizer *tokenizer, const Model *model)
         continue;
       scores[id] = g_array_index (model->scores, float, id);
       least = MIN (least, scores[id]);
+      most = MAX (most, scores[id]);
     }
   tokenizer->unigram = plumb_unigram_new (tokenizer->vocab);
   plumb_unigram_set_scores (tokenizer->unigram, scores, isfinite (least) ? least : 0,
                             model->unknown, model->byte_fallback);
+  for (guint id = 0; id < n; id++)
+    if (kind_of (model, id) == PIECE_USER_DEFINED)
+      plumb_unigram_set_defined (tokenizer->unigram, id, most);
 }
 
 static gboolean
 add_normalizer (PlumbTokenizer *tokenizer, const Model *model, GError **error)
 {
-  PlumbPreStep map = { .kind = PRE_CHARSMAP }, squeeze = { .kind = PRE_SQUEEZE };
-  PlumbPreStep replace = { .kind = PRE_REPLACE }, prepend = { .kind = PRE_PREPEND };
+  PlumbPreStep step = { .kind = PRE_SENTENCE };
+  PlumbCharsmap *map = NULL;
+  gsize length;
 
-  if (model->charsmap_length > 0)
-    {
-      map.map = plumb_charsmap_new (model->charsmap, model->charsmap_length, error);
-      if (map.map == NULL)
-        return FALSE;
-      g_array_append_val (tokenizer->normalizer, map);
-    }
-  if (model->squeeze)
-    g_array_append_val (tokenizer->normalizer, squeeze);
-  if (model->escape)
-    {
-      replace.pattern = g_strdup (" ");
-      replace.content = g_strdup (MARK);
-      g_array_append_val (tokenizer->normalizer, replace);
-    }
-  if (model->dummy_prefix)
-    {
-      prepend.content = g_strdup (model->escape ? MARK : " ");
-      prepend.first_only = TRUE;
-      g_array_append_val (tokenizer->normalizer, prepend);
-    }
+  if (model->charsmap_length > 0
+      && (map = plumb_charsmap_new (model->charsmap, model->charsmap_length, error)) == NULL)
+    return FALSE;
+  step.sentence = plumb_sentence_new (map, model->squeeze, model->escape, model->dummy_prefix);
+  for (guint id = 0; id < model->kinds->len; id++)
+    if (kind_of (model, id) == PIECE_USER_DEFINED)
+      {
+        const char *piece = plumb_vocab_token (tokenizer->vocab, id, &length);
+
+        plumb_sentence_keep (step.sentence, piece, length);
+      }
+  g_array_append_val (tokenizer->normalizer, step);
   return TRUE;
 }
 
 static void
 add_decoder (PlumbTokenizer *tokenizer, const Model *model)
 {
-  PlumbDecodeStep bytes = { .kind = DECODE_BYTE_FALLBACK };
+  PlumbDecodeStep bytes = { .kind = DECODE_BYTE_FALLBACK }, sentence = { .kind = DECODE_SENTENCE };
 
+  sentence.start = model->squeeze ? G_MAXUINT : model->dummy_prefix ? 1 : 0;
   g_array_append_val (tokenizer->decoder, bytes);
-  plumb_decoder_add_metaspace (tokenizer->decoder, MARK, model->dummy_prefix);
+  g_array_append_val (tokenizer->decoder, sentence);
+  plumb_decoder_add_metaspace (tokenizer->decoder, MARK, FALSE);
 }
 
-/* A piece that the user defined is always one token, wherever it stands. */
+/* A piece that the user defined is one token wherever it stands: cut out before pairs are merged, in a Unigram model by
+ * its score. */
 static void
 add_tokens (PlumbTokenizer *tokenizer, const Model *model)
 {
@@ -364,7 +364,7 @@ add_tokens (PlumbTokenizer *tokenizer, const Model *model)
       PlumbAddedToken token = { .id = id };
 
       if (kind != PIECE_CONTROL && kind != PIECE_UNKNOWN
-          && kind != PIECE_USER_DEFINED)
+          && (kind != PIECE_USER_DEFINED || tokenizer->unigram != NULL))
         continue;
       token.special = kind != PIECE_USER_DEFINED;
       token.normalized = token.fixed = !token.special;

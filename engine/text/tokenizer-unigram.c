@@ -107,10 +107,19 @@ plumb_unigram_set_scores (PlumbUnigram *unigram,
 
       g_array_append_val (unigram->scores, score);
     }
-  unigram->unknown_score = least - UNKNOWN_PENALTY;
+  unigram->unknown_score = (float)(least - UNKNOWN_PENALTY);
   unigram->unknown = unknown;
   unigram->byte_fallback = byte_fallback;
   unigram->narrow = TRUE;
+}
+
+void
+plumb_unigram_set_defined (PlumbUnigram *unigram, gint32 id, float each)
+{
+  gsize length;
+
+  if (plumb_vocab_token (unigram->vocab, id, &length) != NULL)
+    g_array_index (unigram->scores, double, id) = (float)length * each - 0.1;
 }
 
 gboolean

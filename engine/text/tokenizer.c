@@ -117,6 +117,8 @@ plumb_tokenizer_rewrites (PlumbTokenizer *tokenizer)
     {
       const PlumbPreStep *step = &g_array_index (tokenizer->normalizer, PlumbPreStep, i);
 
+      if (step->kind == PRE_SENTENCE && !plumb_sentence_rewrites (step->sentence))
+        continue;
       if (step->kind == PRE_UNICODE ? step->mode != G_NORMALIZE_NFC
                                     : step->kind != PRE_PREPEND && step->kind != PRE_VISIBLE
                                           && !(step->kind == PRE_REPLACE && step->regex == NULL))

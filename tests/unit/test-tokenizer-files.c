@@ -190,6 +190,55 @@ test_sentencepiece_unigram (void)
   assert_ids (tokenizer, FALSE, "axyb", "4 5 0 7");
 }
 
+/* What the user defined stands in the lattice with a score that nearly always wins; blanks next to it stay as they are
+ * squeezed. The ids are those of the sentencepiece package, as are those of the text. */
+static void
+test_sentencepiece_defined (void)
+{
+  g_autoptr (GString) model = make_model (1, FALSE);
+  g_autoptr (PlumbTokenizer) tokenizer = NULL;
+
+  put_piece (model, "ab", 0, 4); /* 4 */
+  put_piece (model, "a", -1, 1);
+  put_piece (model, "b", -1, 1);
+  put_piece (model, "abc", -0.05f, 1); /* 7 */
+  put_piece (model, "c", -3, 1);
+  put_piece (model, MARK, -2, 1); /* 9 */
+  tokenizer = load_bytes ("tokenizer.model", model->str, model->len, NULL);
+  g_assert_nonnull (tokenizer);
+  assert_ids (tokenizer, FALSE, "ab", "9 4");
+  assert_ids (tokenizer, FALSE, "abc", "9 7"); /* one piece that costs less than 0.1 */
+  assert_ids (tokenizer, FALSE, "cab<tool>", "9 8 4 3");
+  assert_ids (tokenizer, FALSE, "b a", "9 6 9 5");
+}
+
+/* Squeezed blanks: also marks in the text at its end, and NULs are characters as others are. */
+static void
+test_sentencepiece_squeezed (void)
+{
+  g_autoptr (GString) model = g_string_new (NULL), normalizer = g_string_new (NULL);
+  g_autoptr (PlumbTokenizer) tokenizer = NULL;
+  g_autoptr (GArray) ids = g_array_new (FALSE, FALSE, sizeof (gint32));
+
+  put_piece (model, "<unk>", 0, 2);
+  put_piece (model, MARK, -1, 1);
+  put_piece (model, "a", -1, 1);
+  put_piece (model, MARK "a", -1.5f, 1); /* 3 */
+  put_varint (normalizer, 4 << 3);
+  put_varint (normalizer, 1);
+  put_bytes (model, 3, normalizer->str, normalizer->len);
+  tokenizer = load_bytes ("tokenizer.model", model->str, model->len, NULL);
+  g_assert_nonnull (tokenizer);
+  assert_ids (tokenizer, FALSE, "  a   a  ", "3 3");
+  assert_ids (tokenizer, FALSE, "a " MARK " ", "3");
+  assert_ids (tokenizer, FALSE, " " MARK " ", "");
+  g_assert_true (plumb_tokenizer_encode_plain (tokenizer, "a \0 a ", 6, ids, NULL));
+  g_assert_cmpuint (ids->len, ==, 4); /* the second is the mark, the third an unknown character */
+  g_assert_cmpint (g_array_index (ids, gint32, 2), ==, 0);
+  g_assert_cmpint (g_array_index (ids, gint32, 3), ==, 3);
+  assert_text (tokenizer, (gint32[]){ 1, 1, 3, 3 }, 4, "a a");
+}
+
 static void
 test_damaged_models (void)
 {
@@ -542,6 +591,8 @@ main (int argc, char **argv)
   g_test_add_func ("/tokenizer-files/sentencepiece/bpe", test_sentencepiece_bpe);
   g_test_add_func ("/tokenizer-files/sentencepiece/unused", test_sentencepiece_unused);
   g_test_add_func ("/tokenizer-files/sentencepiece/unigram", test_sentencepiece_unigram);
+  g_test_add_func ("/tokenizer-files/sentencepiece/defined", test_sentencepiece_defined);
+  g_test_add_func ("/tokenizer-files/sentencepiece/squeezed", test_sentencepiece_squeezed);
   g_test_add_func ("/tokenizer-files/sentencepiece/damaged", test_damaged_models);
   g_test_add_func ("/tokenizer-files/unigram", test_unigram_json);
   g_test_add_func ("/tokenizer-files/tiktoken", test_tiktoken);
