@@ -14,6 +14,7 @@ typedef struct
   gboolean deterministic;
   int requests, prompt, new_tokens; /* of rollout and step */
   int samples;                      /* of each request of step */
+  int spread;                       /* of rollout: lengths from 1 to so many, mean new_tokens; 0: all the same */
   int sequences, length;            /* of train */
 } PlumbBenchOptions;
 

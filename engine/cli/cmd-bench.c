@@ -36,6 +36,11 @@ check_numbers (const PlumbBenchOptions *o, const char *precision, GError **error
         g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_USAGE, "numbers of requests and tokens go from 1 to %d", 1 << 20);
         return FALSE;
       }
+  if (o->spread < 0 || o->spread > 64)
+    {
+      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_USAGE, "--spread goes from 1 to 64");
+      return FALSE;
+    }
   if (precision == NULL || g_str_equal (precision, "bf16") || g_str_equal (precision, "fp32"))
     return TRUE;
   g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_USAGE, "precision %s is not known; there are fp32 and bf16", precision);
@@ -57,6 +62,7 @@ plumb_cmd_bench (int argc, char **argv, GError **error)
     { "samples", 0, 0, G_OPTION_ARG_INT, &o.samples, N_ ("step: completions of a request, default 8"), "N" },
     { "prompt", 0, 0, G_OPTION_ARG_INT, &o.prompt, N_ ("rollout: tokens of a prompt, default 256"), "N" },
     { "new", 0, 0, G_OPTION_ARG_INT, &o.new_tokens, N_ ("rollout: tokens generated, default 256"), "N" },
+    { "spread", 0, 0, G_OPTION_ARG_INT, &o.spread, N_ ("rollout: lengths from 1 to N around --new, against equal ones"), "N" },
     { "sequences", 0, 0, G_OPTION_ARG_INT, &o.sequences, N_ ("train: sequences of a step, default 8"), "N" },
     { "length", 0, 0, G_OPTION_ARG_INT, &o.length, N_ ("train: tokens of a sequence, default 1024"), "N" },
     { NULL },

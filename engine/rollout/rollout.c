@@ -27,6 +27,7 @@ typedef struct
   gint64 ordinal;
   GArray *prompt; /* of gint32 */
   int first_sample, samples;
+  int limit;     /* tokens of each at most */
   int done;      /* prompt tokens whose keys are in the cache */
   int row;       /* of its first sample among the sampled of the pass */
   GArray *pages; /* of int */
@@ -37,7 +38,7 @@ typedef struct
 typedef struct
 {
   PlumbCompletion *completion; /* NULL when finished */
-  int prompt_length;
+  int prompt_length, limit;
   int asked;     /* tokens sampled by the passes queued so far */
   int row;       /* of its token among those of the last pass that asked */
   gint32 last;   /* its last token that the host knows */
@@ -66,6 +67,7 @@ struct _PlumbRollout
   int promised; /* pages that admitted samples may still take */
   gboolean held;
   guint64 version; /* of the weights, as tokens tell it */
+  int limit;       /* tokens of the samples that are submitted now; 0: those of the sampling */
   struct dev_arena *cache;
   struct dev_kv *kv; /* (layers) */
   gsize page_bytes;  /* of k or of v of one layer */
@@ -388,6 +390,7 @@ plumb_rollout_begin (PlumbRollout *self, const PlumbSampling *sampling, GError *
   self->sampling.stop = self->stop;
   self->sampling.max_new_tokens = MIN (sampling->max_new_tokens, self->plan.max_new_tokens);
   self->held = FALSE;
+  self->limit = 0;
   self->version = self->model->version;
   memset (&self->statistics, 0, sizeof self->statistics);
   plumb_kv_pages_forget_peak (self->pages);
@@ -395,6 +398,12 @@ plumb_rollout_begin (PlumbRollout *self, const PlumbSampling *sampling, GError *
   if (has_penalty (&sampling->filters) && !make_seen (self, error))
     return FALSE;
   return plumb_model_pack (self->model, error);
+}
+
+void
+plumb_rollout_limit (PlumbRollout *self, int tokens)
+{
+  self->limit = tokens;
 }
 
 gboolean
@@ -424,6 +433,7 @@ plumb_rollout_submit_from (PlumbRollout *self, const gint32 *prompt, int length,
       g_array_append_vals (p->prompt, prompt, length);
       p->first_sample = first_sample + first;
       p->samples = MIN (samples - first, self->plan.max_running);
+      p->limit = self->limit > 0 ? MIN (self->limit, self->sampling.max_new_tokens) : self->sampling.max_new_tokens;
       p->pages = g_array_new (FALSE, FALSE, sizeof (int));
       p->seen = g_array_new (FALSE, FALSE, sizeof (int));
       g_queue_push_tail (&self->waiting, p);
@@ -432,9 +442,9 @@ plumb_rollout_submit_from (PlumbRollout *self, const gint32 *prompt, int length,
 }
 
 static int
-longest_of (PlumbRollout *self, int prompt_length)
+longest_of (PlumbRollout *self, int prompt_length, int limit)
 {
-  return MIN (prompt_length + self->sampling.max_new_tokens, self->model->positions);
+  return MIN (prompt_length + limit, self->model->positions);
 }
 
 /* Pages that a prompt and its samples may need in all: the prompt's, and what lies after the full ones for
@@ -444,7 +454,7 @@ pages_to_promise (PlumbRollout *self, const Prompt *p)
 {
   int length = (int) p->prompt->len;
   int whole = length / self->plan.page_tokens;
-  int each = pages_for (&self->plan, longest_of (self, length)) - whole;
+  int each = pages_for (&self->plan, longest_of (self, length, p->limit)) - whole;
   return pages_for (&self->plan, length) + p->samples * each;
 }
 
@@ -521,7 +531,7 @@ add_running (PlumbRollout *self, PlumbPassDraft *pass, Flight *flight)
                     s->seen);
       s->asked++;
       g_ptr_array_add (flight->samples, g_rc_box_acquire (s));
-      if (s->prompt_length + s->asked >= longest_of (self, s->prompt_length))
+      if (s->prompt_length + s->asked >= longest_of (self, s->prompt_length, s->limit))
         {
           release_seen (self, s);
           sample_release (s);
@@ -567,8 +577,9 @@ is_stop (PlumbRollout *self, gint32 id)
 
 /* Takes over a sampled token; TRUE if the sample is complete. */
 static gboolean
-append_token (PlumbRollout *self, PlumbCompletion *c, int prompt_length, gint32 token, float log_prob)
+append_token (PlumbRollout *self, const Sample *s, gint32 token, float log_prob)
 {
+  PlumbCompletion *c = s->completion;
   g_array_append_val (c->ids, token);
   g_array_append_val (c->log_probs, log_prob);
   gint32 version = (gint32) self->version;
@@ -576,7 +587,7 @@ append_token (PlumbRollout *self, PlumbCompletion *c, int prompt_length, gint32 
   self->statistics.tokens++;
   if (is_stop (self, token))
     c->finish = PLUMB_FINISH_STOP;
-  else if (prompt_length + (int) c->ids->len >= longest_of (self, prompt_length))
+  else if (s->prompt_length + (int) c->ids->len >= longest_of (self, s->prompt_length, s->limit))
     c->finish = PLUMB_FINISH_LENGTH;
   else
     return FALSE;
@@ -621,7 +632,7 @@ static void
 start_samples (PlumbRollout *self, const Prompt *p, Flight *flight)
 {
   int length = (int) p->prompt->len;
-  int each = pages_for (&self->plan, longest_of (self, length)) - length / self->plan.page_tokens;
+  int each = pages_for (&self->plan, longest_of (self, length, p->limit)) - length / self->plan.page_tokens;
   for (int k = 0; k < p->samples; k++)
     {
       PlumbCompletion *c = g_new0 (PlumbCompletion, 1);
@@ -634,13 +645,14 @@ start_samples (PlumbRollout *self, const Prompt *p, Flight *flight)
       Sample *s = g_rc_box_new0 (Sample);
       s->completion = c;
       s->prompt_length = length;
+      s->limit = p->limit;
       s->asked = 1;
       s->row = p->row + k;
       s->reserved = length / self->plan.page_tokens + each;
       s->pages = fork_pages (self, p);
       s->seen = g_array_index (p->seen, int, k);
       g_ptr_array_add (flight->samples, s);
-      if (length + 1 < longest_of (self, length))
+      if (length + 1 < longest_of (self, length, p->limit))
         g_ptr_array_add (self->running, g_rc_box_acquire (s));
       else
         release_seen (self, s);
@@ -689,7 +701,7 @@ land (PlumbRollout *self, GError **error)
       if (!s->completion)
         continue;
       s->last = tokens[i];
-      if (append_token (self, s->completion, s->prompt_length, tokens[i], log_probs[i]))
+      if (append_token (self, s, tokens[i], log_probs[i]))
         finish_sample (self, s);
     }
   g_ptr_array_set_size (flight->samples, 0);

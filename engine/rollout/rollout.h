@@ -81,6 +81,9 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (PlumbRollout, plumb_rollout_free)
 
 /* Starts a generation: copies the sampling, clears statistics, packs the weights. */
 gboolean plumb_rollout_begin (PlumbRollout *rollout, const PlumbSampling *sampling, GError **error);
+/* Tokens of the samples that are submitted from now on, at most; never more than the sampling allows. 0: as many as that. A new
+ * generation begins without. */
+void plumb_rollout_limit (PlumbRollout *rollout, int tokens);
 /* Queues a prompt. `ordinal` numbers prompts over the whole run; with the seed it fixes the tokens. */
 /* The same for sample number `first_sample` and on of the prompt: its random numbers are theirs. */
 gboolean plumb_rollout_submit_from (PlumbRollout *rollout, const gint32 *prompt, int length, int first_sample,
