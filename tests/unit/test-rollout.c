@@ -412,6 +412,47 @@ test_filters (Fixture *f, gconstpointer data)
   g_assert_cmpmem (after->ids->data, after->ids->len * 4, plain->ids->data, plain->ids->len * 4);
 }
 
+/* Prompts with limits of their own end there, and what they sample does not depend on it. */
+static void
+test_own_limits (Fixture *f, gconstpointer data)
+{
+  PlumbRolloutPlan plan = { .max_running = 3, .max_prompt = 8, .max_new_tokens = 20 };
+  PlumbSampling sampling = { .temperature = 1, .max_new_tokens = 16, .seed = 5, .purpose = PLUMB_RANDOM_ROLLOUT };
+  const int limits[] = { 1, 7, 0, 40, 3 }, lengths[] = { 1, 7, 16, 16, 3 };
+  const gint32 prompt[] = { 4, 5, 6 };
+  g_autoptr (GError) error = NULL;
+  if (!f->device)
+    return;
+  g_autoptr (PlumbRollout) rollout = plumb_rollout_new (f->model, &plan, &error);
+  g_assert_no_error (error);
+  g_autoptr (PlumbCompletion) whole = NULL;
+  for (int round = 0; round < 2; round++)
+    {
+      g_assert_true (plumb_rollout_begin (rollout, &sampling, &error));
+      for (gsize i = 0; i < G_N_ELEMENTS (limits); i++)
+        {
+          plumb_rollout_limit (rollout, round == 0 ? 0 : limits[i]);
+          /* The same random numbers for all. */
+          g_assert_true (plumb_rollout_submit (rollout, prompt, 3, 1, 9, &error));
+        }
+      for (gboolean idle = FALSE; !idle;)
+        g_assert_true (plumb_rollout_advance (rollout, &idle, &error));
+      int seen[17] = { 0 };
+      for (PlumbCompletion *c; (c = plumb_rollout_take (rollout));)
+        {
+          if (!whole)
+            whole = g_steal_pointer (&c);
+          g_autoptr (PlumbCompletion) own = c;
+          if (!own)
+            continue;
+          g_assert_cmpmem (own->ids->data, own->ids->len * 4, whole->ids->data, own->ids->len * 4);
+          seen[own->ids->len]++;
+        }
+      for (gsize i = 0; round == 1 && i < G_N_ELEMENTS (lengths); i++)
+        g_assert_cmpint (seen[lengths[i]], ==, lengths[i] == 16 ? 2 : 1);
+    }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -433,6 +474,7 @@ main (int argc, char **argv)
       ADD ("batches", test_batches);
       ADD ("again", test_again);
       ADD ("limits", test_limits);
+      ADD ("own-limits", test_own_limits);
       ADD ("refused", test_refused);
       ADD ("filters", test_filters);
     }
