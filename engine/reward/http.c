@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A reward server that speaks OpenRLHF's format: {"query": [prompt + response], "prompts": [prompt],
- * "labels": [answer]} is answered with {"rewards": [number]}; further members are left alone. */
+ * "labels": [answer]} is answered with {"rewards": [number]}; further members are left alone. With `batch` several
+ * completions go in one request, and a fault of the answer fails all of them. */
 #define G_LOG_DOMAIN "plumbline"
 #include "config.h"
 
@@ -15,53 +16,110 @@
 
 #define LARGEST_REWARD 1e6
 
-static gboolean
-open_http (PlumbSpec *spec, gpointer *state, GError **error)
+#define MOST_BATCH 256
+#define GATHER_MS 20 /* that the first of a request waits for others */
+
+/* Completions that go in one request. The thread that began it sends it; the others wait for what comes. */
+typedef struct
 {
-  *state = plumb_remote_new (spec, "http", error);
-  return *state != NULL;
-}
+  guint n;
+  const PlumbRewardInput *inputs[MOST_BATCH];
+  double rewards[MOST_BATCH];
+  char *problem; /* NULL: all is well */
+  gboolean done;
+  guint readers; /* that have not taken theirs */
+} Bundle;
+
+typedef struct
+{
+  PlumbRemote *remote;
+  guint batch;
+  GMutex mutex;
+  GCond changed;
+  Bundle *open; /* takes more; NULL: none */
+} Http;
 
 static void
 close_http (gpointer state)
 {
-  plumb_remote_free (state);
+  Http *http = state;
+
+  g_clear_pointer (&http->remote, plumb_remote_free);
+  g_mutex_clear (&http->mutex);
+  g_cond_clear (&http->changed);
+  g_free (http);
+}
+
+static gboolean
+open_http (PlumbSpec *spec, gpointer *state, GError **error)
+{
+  Http *http = g_new0 (Http, 1);
+  double batch;
+
+  g_mutex_init (&http->mutex);
+  g_cond_init (&http->changed);
+  if (!plumb_reward_number_option (spec, "http", "batch", 1, 1, &batch, error)
+      || (batch > MOST_BATCH || batch != floor (batch)
+              ? !plumb_reward_bad_option (spec, "http", "batch", "a whole number from 1 to 256 is needed", error)
+              : (http->remote = plumb_remote_new (spec, "http", error)) == NULL))
+    {
+      close_http (http);
+      return FALSE;
+    }
+  http->batch = (guint)batch;
+  *state = http;
+  return TRUE;
 }
 
 static void
 cancel_http (gpointer state)
 {
-  plumb_remote_cancel (state);
+  plumb_remote_cancel (((Http *)state)->remote);
 }
 
+typedef enum
+{
+  LIST_QUERY,
+  LIST_PROMPT,
+  LIST_LABEL,
+} ListKind;
+
 static void
-add_list (JsonBuilder *builder, const char *name, const char *text)
+add_list (JsonBuilder *builder, const char *name, const Bundle *bundle, ListKind kind)
 {
   json_builder_set_member_name (builder, name);
   json_builder_begin_array (builder);
-  json_builder_add_string_value (builder, text);
+  for (guint i = 0; i < bundle->n; i++)
+    {
+      const PlumbRewardInput *input = bundle->inputs[i];
+      g_autofree char *query = kind == LIST_QUERY ? g_strconcat (input->prompt, input->response, NULL) : NULL;
+
+      json_builder_add_string_value (builder, kind == LIST_QUERY      ? query
+                                              : kind == LIST_PROMPT   ? input->prompt
+                                              : input->answer != NULL ? input->answer
+                                                                      : "");
+    }
   json_builder_end_array (builder);
 }
 
 static char *
-request (const PlumbRewardInput *input)
+request (const Bundle *bundle)
 {
   g_autoptr (JsonBuilder) builder = json_builder_new ();
   g_autoptr (JsonNode) root = NULL;
-  g_autofree char *query = g_strconcat (input->prompt, input->response, NULL);
 
   json_builder_begin_object (builder);
-  add_list (builder, "query", query);
-  add_list (builder, "prompts", input->prompt);
-  add_list (builder, "labels", input->answer != NULL ? input->answer : "");
+  add_list (builder, "query", bundle, LIST_QUERY);
+  add_list (builder, "prompts", bundle, LIST_PROMPT);
+  add_list (builder, "labels", bundle, LIST_LABEL);
   json_builder_end_object (builder);
   root = json_builder_get_root (builder);
   return json_to_string (root, FALSE);
 }
 
-/* The numbers of a list, of which the last is kept. FALSE: one of them is none. */
+/* The numbers of a list, of which the first `room` are kept. FALSE: one of them is none. */
 static gboolean
-read_numbers (PlumbJsonScan *scan, double *last, guint *n)
+read_numbers (PlumbJsonScan *scan, double *numbers, guint room, guint *n)
 {
   *n = 0;
   if (!plumb_json_enter_array (scan))
@@ -76,17 +134,18 @@ read_numbers (PlumbJsonScan *scan, double *last, guint *n)
           || !plumb_json_get_number (scan, &text, &length))
         return FALSE;
       number = g_strndup (text, length);
-      *last = g_ascii_strtod (number, NULL);
+      if (*n < room)
+        numbers[*n] = g_ascii_strtod (number, NULL);
       (*n)++;
     }
   return TRUE;
 }
 
-char *
-plumb_http_read_reward (const char *text, gsize length, gpointer data)
+/* The rewards of an answer, one for each completion that was sent; what is wrong with it. */
+static char *
+read_rewards (const char *text, gsize length, double *rewards, guint sent)
 {
   g_autoptr (GString) key = g_string_new (NULL);
-  double *reward = data;
   gboolean found = FALSE, numbers = TRUE;
   guint n = 0;
   PlumbJsonScan scan;
@@ -100,7 +159,7 @@ plumb_http_read_reward (const char *text, gsize length, gpointer data)
     else
       {
         found = TRUE;
-        numbers = plumb_json_peek (&scan) == PLUMB_JSON_ARRAY && read_numbers (&scan, reward, &n);
+        numbers = plumb_json_peek (&scan) == PLUMB_JSON_ARRAY && read_numbers (&scan, rewards, sent, &n);
       }
   if (scan.message == NULL && !numbers)
     return g_strdup ("\"rewards\" is no list of numbers");
@@ -108,27 +167,85 @@ plumb_http_read_reward (const char *text, gsize length, gpointer data)
     return g_strdup_printf ("the answer is no sound JSON: %s", scan.message);
   if (!found)
     return g_strdup ("the answer has no \"rewards\"");
-  if (n != 1)
-    return g_strdup_printf ("one response was sent and %u rewards came back", n);
-  if (!isfinite (*reward) || fabs (*reward) > LARGEST_REWARD)
-    return g_strdup_printf ("the reward %g is beyond all bounds", *reward);
+  if (n != sent)
+    return g_strdup_printf (sent == 1 ? "%u response was sent and %u rewards came back"
+                                      : "%u responses were sent and %u rewards came back",
+                            sent, n);
+  for (guint i = 0; i < n; i++)
+    if (!isfinite (rewards[i]) || fabs (rewards[i]) > LARGEST_REWARD)
+      return g_strdup_printf ("the reward %g is beyond all bounds", rewards[i]);
   return NULL;
+}
+
+char *
+plumb_http_read_reward (const char *text, gsize length, gpointer data)
+{
+  return read_rewards (text, length, data, 1);
+}
+
+static char *
+read_bundle (const char *text, gsize length, gpointer data)
+{
+  Bundle *bundle = data;
+
+  return read_rewards (text, length, bundle->rewards, bundle->n);
+}
+
+/* Waits for others, sends, and tells them; the mutex is held. */
+static void
+send_bundle (Http *http, Bundle *bundle)
+{
+  gint64 end = g_get_monotonic_time () + GATHER_MS * G_TIME_SPAN_MILLISECOND;
+  g_autofree char *body = NULL;
+
+  while (bundle->n < http->batch && g_cond_wait_until (&http->changed, &http->mutex, end))
+    ;
+  if (http->open == bundle)
+    http->open = NULL;
+  g_mutex_unlock (&http->mutex);
+  body = request (bundle);
+  bundle->problem = plumb_remote_call (http->remote, body, read_bundle, bundle);
+  g_mutex_lock (&http->mutex);
+  bundle->done = TRUE;
+  g_cond_broadcast (&http->changed);
 }
 
 static void
 score_http (gpointer state, const PlumbRewardInput *input, PlumbRewardScore *score)
 {
-  g_autofree char *body = request (input);
-  g_autofree char *problem = plumb_remote_call (state, body, plumb_http_read_reward, &score->value);
+  Http *http = state;
+  Bundle *bundle;
+  guint place;
 
-  if (problem == NULL)
-    return;
-  score->value = 0;
-  score->failed = TRUE;
-  score->reason = g_strdup_printf ("http: %s", problem);
+  g_mutex_lock (&http->mutex);
+  if (http->open == NULL)
+    http->open = g_new0 (Bundle, 1);
+  bundle = http->open;
+  place = bundle->n++;
+  bundle->inputs[place] = input;
+  bundle->readers++;
+  if (bundle->n == http->batch)
+    {
+      http->open = NULL;
+      g_cond_broadcast (&http->changed);
+    }
+  if (place == 0)
+    send_bundle (http, bundle);
+  while (!bundle->done)
+    g_cond_wait (&http->changed, &http->mutex);
+  score->value = bundle->problem == NULL ? bundle->rewards[place] : 0;
+  score->failed = bundle->problem != NULL;
+  if (score->failed)
+    score->reason = g_strdup_printf ("http: %s", bundle->problem);
+  if (--bundle->readers == 0)
+    {
+      g_free (bundle->problem);
+      g_free (bundle);
+    }
+  g_mutex_unlock (&http->mutex);
 }
 
-static const char *const http_options[] = { "url", "key_env", NULL };
+static const char *const http_options[] = { "url", "key_env", "batch", NULL };
 
 const PlumbRewardFunction plumb_reward_http = {
   .name = "http",

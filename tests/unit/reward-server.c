@@ -44,19 +44,22 @@ send_answer (GOutputStream *out, int status, const char *body)
   g_output_stream_write_all (out, text, strlen (text), NULL, NULL, NULL);
 }
 
-/* The reward is the number of bytes of the query. */
+/* The reward is the number of bytes of each query. */
 static void
 send_honest (GOutputStream *out, const char *body)
 {
   g_autoptr (JsonNode) root = json_from_string (body, NULL);
   JsonObject *object = json_node_get_object (root);
-  const char *query = json_array_get_string_element (json_object_get_array_member (object, "query"), 0);
-  g_autofree char *text
-      = g_strdup_printf ("{\"rewards\": [%zu], \"scores\": [0.5], \"extra_logs\": {\"n\": [1]}}", strlen (query));
+  JsonArray *queries = json_object_get_array_member (object, "query");
+  g_autoptr (GString) text = g_string_new ("{\"rewards\": [");
+  guint n = json_array_get_length (queries);
 
-  g_assert_cmpuint (json_array_get_length (json_object_get_array_member (object, "prompts")), ==, 1);
-  g_assert_cmpuint (json_array_get_length (json_object_get_array_member (object, "labels")), ==, 1);
-  send_answer (out, 200, text);
+  for (guint i = 0; i < n; i++)
+    g_string_append_printf (text, "%s%zu", i > 0 ? ", " : "", strlen (json_array_get_string_element (queries, i)));
+  g_string_append (text, "], \"scores\": [0.5], \"extra_logs\": {\"n\": [1]}}");
+  g_assert_cmpuint (json_array_get_length (json_object_get_array_member (object, "prompts")), ==, n);
+  g_assert_cmpuint (json_array_get_length (json_object_get_array_member (object, "labels")), ==, n);
+  send_answer (out, 200, text->str);
 }
 
 static void

@@ -63,6 +63,38 @@ check_fails (PlumbReward *reward, const char *reason)
   plumb_reward_score_clear (&score);
 }
 
+/* Several completions in one request: each gets its own reward; an answer of the wrong length fails all of them. */
+static void
+test_together (RewardServer *server, gconstpointer data)
+{
+  static const char *const responses[] = { "", "a", "bb", "ccc", "dddd", "eeeee", "ffffff", "ggggggg" };
+  static const char *const paths[] = { "/honest", "/wrong-length" };
+
+  for (gsize p = 0; p < G_N_ELEMENTS (paths); p++)
+    {
+      g_autoptr (PlumbReward) reward = make_http (server, paths[p], "batch = 4");
+      PlumbRewardInput inputs[32] = { { 0 } };
+      PlumbRewardScore scores[32] = { { 0 } };
+      PlumbRewardBatch batch = { .n = 32, .inputs = inputs, .scores = scores };
+      gint before = g_atomic_int_get (&server->calls);
+
+      for (guint i = 0; i < 32; i++)
+        inputs[i] = (PlumbRewardInput){ .prompt = "12345", .response = responses[i % 8], .answer = "a" };
+      g_assert_true (plumb_reward_score_batch (reward, &batch, NULL, NULL));
+      g_assert_cmpint (g_atomic_int_get (&server->calls) - before, <, 32);
+      g_assert_cmpint (g_atomic_int_get (&server->calls) - before, >=, 8);
+      for (guint i = 0; i < 32; i++)
+        {
+          g_assert_cmpint (scores[i].failed, ==, p == 1);
+          if (p == 0)
+            g_assert_cmpfloat (scores[i].value, ==, 5 + i % 8);
+          else
+            g_assert_nonnull (strstr (scores[i].reason, "2 rewards came back"));
+          plumb_reward_score_clear (&scores[i]);
+        }
+    }
+}
+
 static void
 test_honest (RewardServer *server, gconstpointer data)
 {
@@ -257,6 +289,7 @@ main (int argc, char **argv)
   g_unsetenv ("http_proxy");
   g_setenv ("PLUMB_TEST_JUDGE_KEY", "secret", TRUE);
   SERVER_TEST ("/remote/honest", test_honest);
+  SERVER_TEST ("/remote/together", test_together);
   SERVER_TEST ("/remote/liars", test_liars);
   SERVER_TEST ("/remote/slow", test_slow);
   SERVER_TEST ("/remote/many", test_many);
