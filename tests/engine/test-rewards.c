@@ -117,6 +117,20 @@ test_code (Engine *engine, gconstpointer data)
     }
 }
 
+/* The calculator that the manual shows, line by line as an environment is asked. */
+static void
+test_calculator (Engine *engine, gconstpointer data)
+{
+  engine_write (engine, "asked", "{\"action\": \"so <calc>(3+4)*2/5 - -1</calc>\", \"answer\": \"7\"}\n"
+                                 "{\"action\": \"<calc>1/0</calc>\"}\n{\"action\": \"\\u003ccalc\\u003e2*(3</calc>\"}\n"
+                                 "{\"action\": \"it is \\\"-12.5\\\" \\n\", \"answer\": \"x 3, -12.5\"}\n{\"action\": \"5\"}\n");
+  g_assert_cmpint (engine_shell (engine, "sh $SPECS/../../../data/examples/calculator.sh < asked"), ==, 0);
+  g_assert_cmpstr (engine->out, ==,
+                   "{\"observation\": \"<result>3.8</result>\"}\n{\"observation\": \"<result>error</result>\"}\n"
+                   "{\"observation\": \"<result>error</result>\"}\n{\"done\": true, \"reward\": 1}\n"
+                   "{\"done\": true, \"reward\": 0}\n");
+}
+
 int
 main (int argc, char **argv)
 {
@@ -125,5 +139,6 @@ main (int argc, char **argv)
   ENGINE_TEST ("/rewards/some-fail", test_some_fail);
   ENGINE_TEST ("/rewards/server", test_server);
   ENGINE_TEST ("/rewards/code", test_code);
+  ENGINE_TEST ("/rewards/calculator", test_calculator);
   return g_test_run ();
 }
