@@ -82,14 +82,15 @@ test_together (RewardServer *server, gconstpointer data)
         inputs[i] = (PlumbRewardInput){ .prompt = "12345", .response = responses[i % 8], .answer = "a" };
       g_assert_true (plumb_reward_score_batch (reward, &batch, NULL, NULL));
       g_assert_cmpint (g_atomic_int_get (&server->calls) - before, <, 32);
-      g_assert_cmpint (g_atomic_int_get (&server->calls) - before, >=, 8);
+      /* After failures in a row the server is left alone, and fewer calls reach it. */
+      g_assert_cmpint (g_atomic_int_get (&server->calls) - before, >=, p == 0 ? 8 : 1);
       for (guint i = 0; i < 32; i++)
         {
           g_assert_cmpint (scores[i].failed, ==, p == 1);
           if (p == 0)
             g_assert_cmpfloat (scores[i].value, ==, 5 + i % 8);
           else
-            g_assert_nonnull (strstr (scores[i].reason, "2 rewards came back"));
+            g_assert_true (strstr (scores[i].reason, "2 rewards came back") || strstr (scores[i].reason, "left alone"));
           plumb_reward_score_clear (&scores[i]);
         }
     }
