@@ -296,7 +296,8 @@ check_worker (PlumbRun *run, GError **error)
   const char *loss = plumb_crew_ahead_loss (run->crew, waiting_since (self->queue) > 0);
   gint64 since = waiting_since (self->queue);
   double limit = plumb_spec_get_real (run->spec, "rollout.timeout");
-  double seconds = since > 0 ? (double) (g_get_monotonic_time () - MAX (since, self->arrived)) / G_USEC_PER_SEC : 0;
+  gint64 start = MAX (MAX (since, self->arrived), plumb_crew_excused (run->crew));
+  double seconds = since > 0 ? (double) (g_get_monotonic_time () - start) / G_USEC_PER_SEC : 0;
   if (self->bad)
     {
       g_propagate_error (error, g_steal_pointer (&self->bad));

@@ -11,6 +11,7 @@
 #include "engine/run/worker.h"
 
 #define THREAD_ADDRESS "inproc://crew"
+#define AWAY_SECONDS 1 /* longer than any wait for a message */
 #define TICK_MS 200
 #define GREETING_SECONDS 30
 #define PARTING_SECONDS 5.0
@@ -45,6 +46,8 @@ struct _PlumbCrew
   char *log;
   gint64 lease; /* the last one */
   gboolean caught_up; /* nothing that was sent waits to be read: only then does silence mean something */
+  gint64 listened;    /* monotonic: when the last wait for a message ended; 0: there was none */
+  gint64 excused;     /* monotonic: when a time ended in which nobody listened; 0: there was none */
   guint64 version;
   char *loss;
   PlumbCrewTick tick;
@@ -120,6 +123,20 @@ take_reply (PlumbCrew *self, Member *member, const PlumbMessage *message)
     }
 }
 
+/* A time in which nobody listened, since the controller had other work or was stopped itself, is no silence of the
+ * workers: what they said may still be on its way. */
+static void
+excuse (PlumbCrew *self)
+{
+  gint64 now = g_get_monotonic_time (), away = self->listened > 0 ? now - self->listened : 0;
+  self->listened = now;
+  if (away < AWAY_SECONDS * G_USEC_PER_SEC)
+    return;
+  self->excused = now;
+  for (int i = 0; i < self->all; i++)
+    self->members[i].heard = MIN (now, self->members[i].heard + away);
+}
+
 /* Waits a little for a message and hands it to its worker. */
 static gboolean
 receive (PlumbCrew *self, int milliseconds, GError **error)
@@ -127,6 +144,7 @@ receive (PlumbCrew *self, int milliseconds, GError **error)
   g_autoptr (GError) local = NULL;
   g_autoptr (PlumbMessage) message = plumb_message_receive (self->socket, TRUE, milliseconds, &local);
   self->caught_up = !message;
+  excuse (self);
   if (local)
     {
       g_propagate_error (error, g_steal_pointer (&local));
@@ -471,6 +489,12 @@ plumb_crew_set_groups (PlumbCrew *self, PlumbCrewGroups groups, gpointer data)
 {
   self->groups = groups;
   self->groups_data = data;
+}
+
+gint64
+plumb_crew_excused (PlumbCrew *self)
+{
+  return self->excused;
 }
 
 const char *

@@ -53,6 +53,8 @@ void plumb_crew_set_groups (PlumbCrew *crew, PlumbCrewGroups groups, gpointer da
 GVariant *plumb_crew_ask_ahead (PlumbCrew *crew, PlumbMessageKind kind, GVariant *body, GError **error);
 /* Sends what needs no answer; where it cannot be reached it counts as lost. */
 void plumb_crew_tell_ahead (PlumbCrew *crew, PlumbMessageKind kind, GVariant *body);
+/* When (monotonic) a time ended in which nobody listened to the workers; 0: there was none. */
+gint64 plumb_crew_excused (PlumbCrew *crew);
 /* How it was lost, or NULL while it is well; `owes`: it has prompts, so that its silence means something. */
 const char *plumb_crew_ahead_loss (PlumbCrew *crew, gboolean owes);
 /* Ends what is left of it, and starts another, which has nothing open. */

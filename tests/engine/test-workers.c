@@ -234,18 +234,22 @@ test_memory (Engine *engine, gconstpointer data)
 static void
 test_controller_sleeps (Engine *engine, gconstpointer data)
 {
-  static const char *const settings[] = { "--set placement.timeout=1",
-                                          "--set placement.timeout=1 --set placement.workers=1 --set rollout.async=yes "
-                                          "--set rollout.timeout=1" };
+  static const char *const settings[] = { "--set placement.timeout=4",
+                                          "--set placement.timeout=4 --set placement.workers=1 --set rollout.async=yes "
+                                          "--set rollout.timeout=4" };
   for (gsize i = 0; i < G_N_ELEMENTS (settings); i++)
     {
       g_autoptr (GSubprocess) process = NULL;
       g_autoptr (GArray) workers = start_long (engine, &process, settings[i]);
       g_subprocess_send_signal (process, SIGSTOP);
-      g_usleep (5 * G_USEC_PER_SEC / 2);
+      g_usleep (6 * G_USEC_PER_SEC);
       g_subprocess_send_signal (process, SIGCONT);
       g_usleep (G_USEC_PER_SEC / 2);
-      g_assert_cmpint (engine_call (engine, "stop run"), ==, 0);
+      if (engine_call (engine, "stop run") != 0)
+        {
+          g_autofree char *output = engine_read (engine, "started.txt");
+          g_error ("%s: %s%s", settings[i], engine->err, output);
+        }
       g_assert_cmpint (engine_wait (process), ==, 0);
       g_assert_cmpint (engine_call (engine, "telemetry run --since 0"), ==, 0);
       g_assert_null (strstr (engine->out, "-lost\""));
