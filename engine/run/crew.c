@@ -13,6 +13,8 @@
 #define THREAD_ADDRESS "inproc://crew"
 #define AWAY_SECONDS 1 /* longer than any wait for a message */
 #define TICK_MS 200
+#define DYING_TICKS 100 /* that the end of a process whose socket is gone is waited for */
+#define DYING_TICK_MS 20
 #define GREETING_SECONDS 30
 #define PARTING_SECONDS 5.0
 
@@ -376,6 +378,19 @@ tick (PlumbCrew *self, GError **error)
   return FALSE;
 }
 
+/* The socket of a dying worker is gone before its process is seen to be: how that ended says more than that it cannot be
+ * reached. */
+static void
+explain_unreachable (PlumbCrew *self, Member *member, GError **error)
+{
+  for (int i = 0; i < DYING_TICKS && member->process && !plumb_crew_process_end (member->process); i++)
+    g_usleep (DYING_TICK_MS * 1000);
+  if (!member->process || !plumb_crew_process_end (member->process) || member == ahead (self))
+    return;
+  g_clear_error (error);
+  check_member (self, member, error);
+}
+
 static gboolean
 begin (PlumbCrew *self, Member *member, PlumbMessageKind kind, GVariant *body, GError **error)
 {
@@ -388,8 +403,13 @@ begin (PlumbCrew *self, Member *member, PlumbMessageKind kind, GVariant *body, G
   member->kind = kind;
   member->done = member->of = 0;
   member->waited = FALSE;
+  if (!plumb_message_send (self->socket, TRUE, request, error))
+    {
+      explain_unreachable (self, member, error);
+      return FALSE;
+    }
   member->heard = g_get_monotonic_time ();
-  return plumb_message_send (self->socket, TRUE, request, error);
+  return TRUE;
 }
 
 static gboolean
