@@ -170,76 +170,74 @@ read_flags (char **argv)
   "algo.kl.use_loss use_kl_loss algo.advantage.is_correction_type vllm_is_correction_type "                            \
   "algo.advantage.is_correction_enable enable_vllm_is_correction"
 
+static void
+apply_template (PlumbImport *import, const PlumbImportItem *flag, const char *value)
+{
+  /* Theirs writes a new line as a backslash with an n. */
+  g_auto (GStrv) lines = g_strsplit (value, "\\n", -1);
+  g_autofree char *plain = g_strjoinv ("\n", lines);
+  g_auto (GStrv) halves = g_strsplit (plain, "{}", 2);
+
+  if (g_strv_length (halves) == 2)
+    {
+      g_autofree char *template = g_strconcat (halves[0], "{prompt}", halves[1], NULL);
+
+      plumb_import_set (import, flag, "data.prompt_template", template);
+    }
+  else if (!g_str_equal (value, "None"))
+    plumb_import_note (import, flag, "a template has {} where the prompt goes");
+}
+
+static void
+apply_reward (PlumbImport *import, const PlumbImportItem *flag, const char *value)
+{
+  g_autoptr (GError) error = NULL;
+
+  if (g_str_has_suffix (value, ".py"))
+    plumb_import_note (import, flag, "a Python function is not loaded; wrap it in a program that answers JSON lines and use "
+                                     "the reward function `program`");
+  else if (plumb_spec_set (import->spec, "reward.functions", "http", &error))
+    plumb_spec_set_reward_option (import->spec, "http", "url", value, &error);
+  if (error != NULL)
+    plumb_import_note (import, flag, error->message);
+}
+
+/* Theirs concerns the whitening alone, which group estimators do not have. */
+static void
+apply_no_deviation (PlumbImport *import, const PlumbImportItem *flag)
+{
+  int whitened = PLUMB_ON_PPO | 1 << PLUMB_ALGORITHM_REINFORCE | 1 << PLUMB_ALGORITHM_REINFORCE_BASELINE;
+
+  if (PLUMB_IS_ON (plumb_spec_algorithm (import->spec), whitened))
+    plumb_import_set (import, flag, "algorithm.advantage.normalize", "mean");
+  else
+    plumb_import_note (import, flag, "it has no effect on this estimator");
+}
+
 /* Flags that need more than a rule. TRUE if it was one. */
 static gboolean
 apply_special (PlumbImport *import, const PlumbImportItem *flag)
 {
-  PlumbSpec *spec = import->spec;
   const char *value = flag->values->len > 0 ? g_ptr_array_index (flag->values, 0) : "";
+  gboolean kto = plumb_spec_algorithm (import->spec) == PLUMB_ALGORITHM_KTO;
+  gboolean online = PLUMB_IS_ON (plumb_spec_algorithm (import->spec), PLUMB_ON_ONLINE);
 
-  if (g_str_equal (flag->name, "data.input_template") || g_str_equal (flag->name, "input_template"))
-    {
-      /* Theirs writes a new line as a backslash with an n. */
-      g_auto (GStrv) lines = g_strsplit (value, "\\n", -1);
-      g_autofree char *plain = g_strjoinv ("\n", lines);
-      g_auto (GStrv) halves = g_strsplit (plain, "{}", 2);
-
-      if (g_strv_length (halves) == 2)
-        {
-          g_autofree char *template = g_strconcat (halves[0], "{prompt}", halves[1], NULL);
-
-          plumb_import_set (import, flag, "data.prompt_template", template);
-        }
-      else if (!g_str_equal (value, "None"))
-        plumb_import_note (import, flag, "a template has {} where the prompt goes");
-      return TRUE;
-    }
-  if (g_str_equal (flag->name, "data.label_key") || g_str_equal (flag->name, "label_key"))
-    {
-      gboolean kto = plumb_spec_algorithm (spec) == PLUMB_ALGORITHM_KTO;
-
-      plumb_import_set (import, flag, kto ? "data.label_key" : "data.answer_key", value);
-      return TRUE;
-    }
-  if (g_str_equal (flag->name, "actor.lr_scheduler") || g_str_equal (flag->name, "lr_scheduler"))
-    {
-      plumb_import_set (import, flag, "train.schedule", value);
-      return TRUE;
-    }
-  if (g_str_equal (flag->name, "train.max_epochs") || g_str_equal (flag->name, "max_epochs"))
-    {
-      gboolean online = PLUMB_IS_ON (plumb_spec_algorithm (spec), PLUMB_ON_ONLINE);
-
-      plumb_import_set (import, flag, online ? "algorithm.epochs" : "schedule.epochs", value);
-      return TRUE;
-    }
-  if (g_str_equal (flag->name, "reward.remote_url") || g_str_equal (flag->name, "remote_rm_url"))
-    {
-      g_autoptr (GError) error = NULL;
-      gboolean program = g_str_has_suffix (value, ".py");
-
-      if (program)
-        plumb_import_note (import, flag, "a Python function is not loaded; wrap it in a program that answers JSON lines and use "
-                               "the reward function `program`");
-      else if (plumb_spec_set (spec, "reward.functions", "http", &error))
-        plumb_spec_set_reward_option (spec, "http", "url", value, &error);
-      if (error != NULL)
-        plumb_import_note (import, flag, error->message);
-      return TRUE;
-    }
-  /* The first two were looked at before; the third is the launcher's. */
-  if (plumb_import_has_word ("algo.advantage.no_std_norm no_advantage_std_norm", flag->name))
-    {
-      /* Theirs concerns the whitening alone, which group estimators do not have. */
-      int whitened = PLUMB_ON_PPO | 1 << PLUMB_ALGORITHM_REINFORCE | 1 << PLUMB_ALGORITHM_REINFORCE_BASELINE;
-
-      if (PLUMB_IS_ON (plumb_spec_algorithm (spec), whitened))
-        plumb_import_set (import, flag, "algorithm.advantage.normalize", "mean");
-      else
-        plumb_import_note (import, flag, "it has no effect on this estimator");
-      return TRUE;
-    }
-  return plumb_import_has_word ("algo.advantage.estimator advantage_estimator module", flag->name) || plumb_import_has_word (DECIDED, flag->name);
+  if (plumb_import_has_word ("data.input_template input_template", flag->name))
+    apply_template (import, flag, value);
+  else if (plumb_import_has_word ("data.label_key label_key", flag->name))
+    plumb_import_set (import, flag, kto ? "data.label_key" : "data.answer_key", value);
+  else if (plumb_import_has_word ("actor.lr_scheduler lr_scheduler", flag->name))
+    plumb_import_set (import, flag, "train.schedule", value);
+  else if (plumb_import_has_word ("train.max_epochs max_epochs", flag->name))
+    plumb_import_set (import, flag, online ? "algorithm.epochs" : "schedule.epochs", value);
+  else if (plumb_import_has_word ("reward.remote_url remote_rm_url", flag->name))
+    apply_reward (import, flag, value);
+  else if (plumb_import_has_word ("algo.advantage.no_std_norm no_advantage_std_norm", flag->name))
+    apply_no_deviation (import, flag);
+  else /* the first two were looked at before; the third is the launcher's */
+    return plumb_import_has_word ("algo.advantage.estimator advantage_estimator module", flag->name)
+           || plumb_import_has_word (DECIDED, flag->name);
+  return TRUE;
 }
 
 /* What several flags decide together, and what theirs does where a flag is left out: it is written, since it decides what
