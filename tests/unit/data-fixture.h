@@ -2,6 +2,8 @@
 /* A temporary folder with a byte tokenizer, which also holds the cache, and data sets opened in it. */
 #pragma once
 
+#include <string.h>
+
 #include "engine/text/dataset.h"
 #include "tests/unit/temporary.h"
 
@@ -26,6 +28,19 @@ fixture_open (Fixture *fixture, int max_length)
   fixture->tokenizer = plumb_tokenizer_load (fixture->folder, NULL);
   fixture->reports = plumb_problems_new ();
   fixture->options = (PlumbDataOptions){ .max_length = max_length, .seed = 1 };
+}
+
+/* The report of this index is on this line, and says so. */
+static inline void
+assert_report (Fixture *fixture, guint index, guint line, const char *message)
+{
+  const PlumbProblem *problem;
+
+  g_assert_cmpuint (fixture->reports->len, >, index);
+  problem = g_ptr_array_index (fixture->reports, index);
+  g_assert_cmpuint (problem->line, ==, line);
+  if (strstr (problem->message, message) == NULL)
+    g_error ("line %u: %s", line, problem->message);
 }
 
 static inline void

@@ -46,18 +46,6 @@ assert_prompt (PlumbDataSet *set, gsize index, const char *prompt, guint line)
 }
 
 static void
-assert_report (Fixture *fixture, guint index, guint line, const char *message)
-{
-  const PlumbProblem *problem;
-
-  g_assert_cmpuint (fixture->reports->len, >, index);
-  problem = g_ptr_array_index (fixture->reports, index);
-  g_assert_cmpuint (problem->line, ==, line);
-  if (strstr (problem->message, message) == NULL)
-    g_error ("line %u: %s", line, problem->message);
-}
-
-static void
 assert_fault (Fixture *fixture, const char *path, const char *message)
 {
   g_autoptr (GError) error = NULL;

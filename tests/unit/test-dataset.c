@@ -24,18 +24,6 @@ open_text (Fixture *fixture, const char *name, const char *text)
   return set;
 }
 
-static void
-assert_report (Fixture *fixture, guint index, guint line, const char *message)
-{
-  const PlumbProblem *problem;
-
-  g_assert_cmpuint (fixture->reports->len, >, index);
-  problem = g_ptr_array_index (fixture->reports, index);
-  g_assert_cmpuint (problem->line, ==, line);
-  if (strstr (problem->message, message) == NULL)
-    g_error ("line %u: %s", line, problem->message);
-}
-
 /* Only \n ends a row, whatever else Unicode calls a line end. */
 static void
 test_separators (Fixture *fixture, gconstpointer data)
