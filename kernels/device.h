@@ -222,6 +222,8 @@ struct dev_ops
   /* Queues the download and returns: host_to, memory of host_allocate, is filled when a mark set after it is
    * passed. */
   void (*download_later) (struct dev_context *, void *host_to, const void *from, size_t bytes);
+  /* Memory of the host that the device reaches, zeroed. It may stand for device memory in uploads, downloads, copies, zero,
+   * convert and adamw, which then go at the speed of the bus. */
   void *(*host_allocate) (struct dev_context *, size_t bytes);
   void (*host_free) (struct dev_context *, void *host_memory);
   /* mark_set moves a mark to the end of the queue; mark_wait waits until the queue has passed it and returns the

@@ -177,7 +177,7 @@ gboolean
 plumb_bench_step (const PlumbBenchOptions *o, GError **error)
 {
   g_auto (Step) s = { .o = o };
-  PlumbOptimizerOptions optimizer = { 0.9, 0.95, 1e-8, 0.01, 1.0 };
+  PlumbTrainerOptions optimizer = { 0.9, 0.95, 1e-8, 0.01, 1.0, o->recompute, o->offload };
   int length = o->prompt + o->new_tokens;
   double best[N_PHASES] = { 0 };
   if (!plumb_bench_open (&s.bench, o, length, error))

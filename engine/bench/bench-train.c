@@ -65,7 +65,7 @@ gboolean
 plumb_bench_train (const PlumbBenchOptions *o, GError **error)
 {
   g_auto (PlumbBench) bench = { 0 };
-  PlumbOptimizerOptions optimizer = { 0.9, 0.95, 1e-8, 0.01, 1.0 };
+  PlumbTrainerOptions optimizer = { 0.9, 0.95, 1e-8, 0.01, 1.0, o->recompute, o->offload };
   int t = o->sequences * o->length, rounds = 5;
   if (!plumb_bench_open (&bench, o, o->length, error))
     return FALSE;
@@ -92,6 +92,6 @@ plumb_bench_train (const PlumbBenchOptions *o, GError **error)
              "%.0f tokens/s; activations %.1f GB\n",
              o->sequences, o->length, t / step, step * 1e3, best[1] * 1e3,
              6 * (bench.blocks + bench.head) * t / step / 1e12, 100 * limit / step, t / limit,
-             (double) plumb_trainer_activation_bytes (bench.model->config, o->type, o->length, t, TRUE) / 1e9);
+             (double) plumb_trainer_activation_bytes (bench.model->config, o->type, o->length, t, TRUE, o->recompute) / 1e9);
   return ok;
 }

@@ -16,6 +16,8 @@ typedef struct
   int samples;                      /* of each request of step */
   int spread;                       /* of rollout: lengths from 1 to so many, mean new_tokens; 0: all the same */
   int sequences, length;            /* of train */
+  PlumbRecompute recompute;         /* of train and step */
+  gboolean offload;
 } PlumbBenchOptions;
 
 /* What this machine can do, measured: the limits that shares refer to. */

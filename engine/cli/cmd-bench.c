@@ -47,11 +47,25 @@ check_numbers (const PlumbBenchOptions *o, const char *precision, GError **error
   return FALSE;
 }
 
+static gboolean
+find_recompute (const char *name, PlumbRecompute *recompute, GError **error)
+{
+  *recompute = PLUMB_RECOMPUTE_NONE;
+  for (int i = 0; i < PLUMB_N_RECOMPUTE; i++)
+    if (!name || g_str_equal (name, plumb_recompute_names[i]))
+      {
+        *recompute = (PlumbRecompute) i;
+        return TRUE;
+      }
+  g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_USAGE, "--recompute %s is not known; there are none, selective and full", name);
+  return FALSE;
+}
+
 /* bench ops|rollout|train|step|sync: speed with random weights, and its share of what the device can do. */
 int
 plumb_cmd_bench (int argc, char **argv, GError **error)
 {
-  g_autofree char *shape = NULL, *device = NULL, *precision = NULL;
+  g_autofree char *shape = NULL, *device = NULL, *precision = NULL, *recompute = NULL;
   PlumbBenchOptions o = { .requests = 256, .samples = 8, .prompt = 256, .new_tokens = 256, .sequences = 8, .length = 1024 };
   const GOptionEntry options[] = {
     { "shape", 's', 0, G_OPTION_ARG_STRING, &shape, N_ ("1.5M, 135M (default), qwen2.5-0.5b, qwen2.5-1.5b or 7b"), "NAME" },
@@ -65,11 +79,13 @@ plumb_cmd_bench (int argc, char **argv, GError **error)
     { "spread", 0, 0, G_OPTION_ARG_INT, &o.spread, N_ ("rollout: lengths from 1 to N around --new, against equal ones"), "N" },
     { "sequences", 0, 0, G_OPTION_ARG_INT, &o.sequences, N_ ("train: sequences of a step, default 8"), "N" },
     { "length", 0, 0, G_OPTION_ARG_INT, &o.length, N_ ("train: tokens of a sequence, default 1024"), "N" },
+    { "recompute", 0, 0, G_OPTION_ARG_STRING, &recompute, N_ ("train, step: none (default), selective or full"), "WHAT" },
+    { "offload", 0, 0, G_OPTION_ARG_NONE, &o.offload, N_ ("train, step: optimizer state in the host's memory"), NULL },
     { NULL },
   };
   if (!plumb_command_parse (&argc, &argv, options, "ops|rollout|train|step|sync", N_ ("measure speed with random weights"), 1, 1,
                             error)
-      || !check_numbers (&o, precision, error))
+      || !check_numbers (&o, precision, error) || !find_recompute (recompute, &o.recompute, error))
     return PLUMB_ERROR_USAGE;
   o.shape = shape ? shape : "135M";
   o.device = device ? device : "auto";

@@ -98,6 +98,7 @@ static const PlumbMetric metrics[] = {
   { "time/logprob", N_("s"), N_("Log-probabilities of policy and reference"), DOWN, 0.6 },
   { "time/train", N_("s"), N_("Forward, backward and optimizer"), DOWN, 0.6 },
   { "time/sync", N_("s"), N_("Handing new weights to the rollout"), DOWN, 0.6 },
+  { "time/switch", N_("s"), N_("Giving memory from generation to training and back"), DOWN, 0.6 },
   { "time/idle", N_("s"), N_("Nothing of the above"), DOWN, 0.6 },
 
   { "rollout/running", N_("sequences"), N_("Mean number of sequences decoded at once"), UP, 0 },

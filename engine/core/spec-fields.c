@@ -67,6 +67,8 @@ static const char *const iterative_choices[] = { "fixed", "moving", NULL };
 static const char *const where_choices[] = { "reward", "loss", NULL };
 static const char *const schedule_choices[]
     = { "constant", "linear", "cosine", "cosine_floor", "wsd", NULL };
+static const char *const recompute_choices[] = { "none", "selective", "full", NULL };
+static const char *const offload_choices[] = { "none", "optimizer", NULL };
 static const char *const export_choices[] = { "never", "end", "every", NULL };
 static const char *const reward_choices[]
     = { "number", "exact",   "regex", "json_schema", "length", "format", "choice",
@@ -402,6 +404,12 @@ static const PlumbField fields[] = {
   { "train.tokens_per_micro_batch", N_("Tokens per micro-batch"), INTEGER, N_("tokens"), NULL, 1, 1 << 26, NULL,
     N_("Tokens that go through the model at once. It changes speed and memory, never the result."),
     EXPERT, ALL, SPIN, AUTO, "--train.max_tokens_per_gpu" },
+  { "train.recompute", N_("Recompute"), CHOICE, NULL, NULL, 0, 0, recompute_choices,
+    N_("What the backward pass computes again instead of keeping it: norms and activations, which saves a third of that memory for hardly any time, or whole blocks, for a third more time. It never changes the result. Automatic: the least that memory asks for."),
+    EXPERT, ALL, COMBO, AUTO, "--actor.gradient_checkpointing_enable" },
+  { "train.offload", N_("Off-load"), CHOICE, NULL, "none", 0, 0, offload_choices,
+    N_("Keeps the optimizer's moments and master weights in the host's memory; each update then reads and writes them over the bus. It never changes the result."),
+    EXPERT, ALL, COMBO, 0, "--ds.adam_offload" },
   { "train.learning_rate", N_("Learning rate"), REAL, NULL, "1e-6", 0, 1, NULL,
     N_("Its peak, after the warm-up."),
     BASIC, ALL, ENTRY, OPEN, "--actor.adam.lr" },
@@ -476,6 +484,9 @@ static const PlumbField fields[] = {
   { "placement.workers", N_("Workers"), INTEGER, N_("processes"), "1", 1, 64, NULL,
     N_("Processes that share the work on this machine. Each holds the models; their gradients are added up. The cores are divided among them; with GPUs each takes one, from the device on."),
     MORE, ALL, SPIN, 0, "--actor.num_gpus_per_node" },
+  { "placement.together", N_("Take turns"), BOOLEAN, NULL, NULL, 0, 0, NULL,
+    N_("While completions are generated the trainer gives the memory of its activations back, and while it trains the key-value cache is given back. Automatic: where both do not fit side by side."),
+    EXPERT, ONLINE, SWITCH, AUTO, "--vllm.enable_sleep" },
   { "placement.timeout", N_("Patience"), REAL, N_("s"), "600", 0, 1e6, NULL,
     N_("A worker process that says nothing for so long while it works is given up; off: never."),
     EXPERT, ALL, SPIN, OFF, NULL },

@@ -5,17 +5,25 @@
 
 #include "engine/model/buffers.h"
 
+const char *const plumb_recompute_names[PLUMB_N_RECOMPUTE + 1] = { "none", "selective", "full", NULL };
+
+/* Cuts the buffers of a block. What is recomputed is taken from `first`, the first block's (NULL: this is the first). */
 static void
-cut_block (PlumbBlockBuffers *block, PlumbCutter *cutter, const PlumbModelConfig *c, enum dev_type type,
-           gsize t, gboolean own_raw)
+cut_block (PlumbBlockBuffers *block, const PlumbBlockBuffers *first, PlumbCutter *cutter, const PlumbModelConfig *c,
+           enum dev_type type, const PlumbBufferPlan *plan)
 {
-  gsize size = dev_type_size (type), width = c->width;
+  gsize t = (gsize) plan->tokens, size = dev_type_size (type), width = c->width;
   gsize q = (gsize) c->heads * c->head_size, kv = (gsize) c->groups * c->head_size;
+  gboolean selective = plan->recompute == PLUMB_RECOMPUTE_SELECTIVE;
+  if (first)
+    *block = *first;
   block->sum1 = plumb_cut (cutter, t * width * sizeof (float));
   block->rstd1 = plumb_cut (cutter, t * sizeof (float));
-  block->norm1 = plumb_cut (cutter, t * width * size);
+  if (first && plan->recompute == PLUMB_RECOMPUTE_FULL)
+    return;
   /* Only the norms of queries and keys need the raw projections again. */
-  block->raw = own_raw || c->qk_norm ? plumb_cut (cutter, t * (q + 2 * kv) * size) : NULL;
+  if (!first || c->qk_norm)
+    block->raw = plumb_cut (cutter, t * (q + 2 * kv) * size);
   block->q = plumb_cut (cutter, t * q * size);
   block->attended = plumb_cut (cutter, t * q * size);
   block->lse = plumb_cut (cutter, t * (gsize) c->heads * sizeof (float));
@@ -23,8 +31,11 @@ cut_block (PlumbBlockBuffers *block, PlumbCutter *cutter, const PlumbModelConfig
   block->kv.v = plumb_cut (cutter, t * kv * size);
   block->sum2 = plumb_cut (cutter, t * width * sizeof (float));
   block->rstd2 = plumb_cut (cutter, t * sizeof (float));
-  block->norm2 = plumb_cut (cutter, t * width * size);
   block->gate_up = plumb_cut (cutter, t * 2 * (gsize) c->mlp * size);
+  if (first && selective)
+    return;
+  block->norm1 = plumb_cut (cutter, t * width * size);
+  block->norm2 = plumb_cut (cutter, t * width * size);
   block->act = plumb_cut (cutter, t * (gsize) c->mlp * size);
 }
 
@@ -64,9 +75,7 @@ cut_buffers (PlumbBuffers *b, PlumbCutter *cutter, const PlumbModelConfig *c, en
   gsize t = (gsize) b->plan.tokens, size = dev_type_size (type);
   gsize head = (gsize) (b->plan.head_rows ? b->plan.head_rows : b->plan.tokens), width = c->width;
   for (int i = 0; i < b->blocks; i++)
-    cut_block (&b->block[i], cutter, c, type, t, i == 0);
-  for (int i = 1; i < b->blocks && !c->qk_norm; i++)
-    b->block[i].raw = b->block[0].raw;
+    cut_block (&b->block[i], i > 0 ? &b->block[0] : NULL, cutter, c, type, &b->plan);
   if (b->plan.training)
     cut_gradient (&b->gradient, cutter, c, type, t);
   b->delta = plumb_cut (cutter, t * width * size);
@@ -112,6 +121,7 @@ plumb_buffers_new (PlumbModel *model, const PlumbBufferPlan *plan, GError **erro
   g_autoptr (PlumbBuffers) buffers = buffers_alloc (model->config, plan);
   gsize bytes = plumb_buffers_bytes (model->config, model->type, plan);
   buffers->device = model->device;
+  buffers->bytes = bytes;
   buffers->arena = plumb_device_allocate (model->device, bytes, "activations", error);
   if (!buffers->arena)
     return NULL;
@@ -119,6 +129,23 @@ plumb_buffers_new (PlumbModel *model, const PlumbBufferPlan *plan, GError **erro
   cut_buffers (buffers, &cutter, model->config, model->type);
   buffers->host_description = g_malloc0 (description_bytes (plan));
   return g_steal_pointer (&buffers);
+}
+
+void
+plumb_buffers_sleep (PlumbBuffers *buffers)
+{
+  if (!buffers->asleep)
+    plumb_device_sleep (buffers->device, buffers->arena, buffers->bytes);
+  buffers->asleep = TRUE;
+}
+
+gboolean
+plumb_buffers_wake (PlumbBuffers *buffers, GError **error)
+{
+  if (buffers->asleep && !plumb_device_wake (buffers->device, buffers->arena, buffers->bytes, "activations", error))
+    return FALSE;
+  buffers->asleep = FALSE;
+  return TRUE;
 }
 
 void

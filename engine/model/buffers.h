@@ -5,7 +5,7 @@
 
 G_BEGIN_DECLS
 
-/* What a block's forward pass leaves for its backward pass. T tokens. */
+/* What a block's forward pass leaves for its backward pass. T tokens. Parts that are recomputed are shared by all blocks. */
 typedef struct
 {
   float *sum1, *rstd1; /* (T, W) residual stream before the input norm, (T) */
@@ -36,6 +36,8 @@ struct _PlumbBuffers
   PlumbBufferPlan plan;
   PlumbDevice *device; /* borrowed */
   struct dev_arena *arena;
+  gsize bytes; /* of it */
+  gboolean asleep;
   int blocks; /* block buffers that exist: all for training, else one */
   PlumbBlockBuffers *block;
   PlumbGradientBuffers gradient;

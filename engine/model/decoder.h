@@ -69,6 +69,18 @@ void plumb_model_touch (PlumbModel *model);
 /* Buffers of a pass over at most `tokens` tokens of at most `sequences` sequences. */
 typedef struct _PlumbBuffers PlumbBuffers;
 
+/* What the backward pass computes again instead of keeping it; the bits are the same in each. */
+typedef enum
+{
+  PLUMB_RECOMPUTE_NONE,
+  PLUMB_RECOMPUTE_SELECTIVE, /* norms and SwiGLU: a third less memory, hardly any time */
+  PLUMB_RECOMPUTE_FULL,      /* whole blocks, from their input: a third more time */
+  PLUMB_N_RECOMPUTE,
+} PlumbRecompute;
+
+/* Their names, then NULL. */
+extern const char *const plumb_recompute_names[PLUMB_N_RECOMPUTE + 1];
+
 typedef struct
 {
   int tokens;
@@ -76,11 +88,15 @@ typedef struct
   int head_rows;     /* rows given to the head at a time; 0: tokens */
   int table_stride;  /* pages per sequence, 0 without paging */
   gboolean training; /* keep the activations of every block for the backward pass */
+  PlumbRecompute recompute;
 } PlumbBufferPlan;
 
 gsize plumb_buffers_bytes (const PlumbModelConfig *config, enum dev_type type,
                            const PlumbBufferPlan *plan);
 PlumbBuffers *plumb_buffers_new (PlumbModel *model, const PlumbBufferPlan *plan, GError **error);
+/* Gives the memory back, addresses kept, until it is woken: what was in it is lost. Both do nothing where it is so already. */
+void plumb_buffers_sleep (PlumbBuffers *buffers);
+gboolean plumb_buffers_wake (PlumbBuffers *buffers, GError **error);
 void plumb_buffers_free (PlumbBuffers *buffers);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (PlumbBuffers, plumb_buffers_free)
 

@@ -166,6 +166,17 @@ plumb_device_check (PlumbDevice *device, GError **error)
   return FALSE;
 }
 
+static void
+set_no_memory (PlumbDevice *device, gsize bytes, const char *what, GError **error)
+{
+  struct dev_info info = { 0 };
+  device->ops->info (device->context, &info);
+  g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED,
+               "out of memory: %.1f MB for %s on device %s, which has %.1f MB free; lower "
+               "train.tokens_per_micro_batch or rollout.max_running",
+               bytes / 1e6, what, device->ops->name, info.memory_available / 1e6);
+}
+
 struct dev_arena *
 plumb_device_allocate (PlumbDevice *device, gsize bytes, const char *what, GError **error)
 {
@@ -173,11 +184,32 @@ plumb_device_allocate (PlumbDevice *device, gsize bytes, const char *what, GErro
   if (arena && device->ops->arena_commit (arena, 0, bytes) == DEV_OK)
     return arena;
   device->ops->arena_free (arena);
-  struct dev_info info = { 0 };
-  device->ops->info (device->context, &info);
-  g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED,
-               "out of memory: %.1f MB for %s on device %s, which has %.1f MB free; lower "
-               "train.tokens_per_micro_batch or rollout.max_running",
-               bytes / 1e6, what, device->ops->name, info.memory_available / 1e6);
+  set_no_memory (device, bytes, what, error);
   return NULL;
+}
+
+void *
+plumb_device_allocate_host (PlumbDevice *device, gsize bytes, const char *what, GError **error)
+{
+  void *memory = device->ops->host_allocate (device->context, bytes);
+  if (!memory)
+    g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "out of memory: %.1f MB of the host's memory for %s", bytes / 1e6,
+                 what);
+  return memory;
+}
+
+void
+plumb_device_sleep (PlumbDevice *device, struct dev_arena *arena, gsize bytes)
+{
+  device->ops->status (device->context, NULL, 0); /* what is queued may still read it */
+  device->ops->arena_decommit (arena, 0, bytes);
+}
+
+gboolean
+plumb_device_wake (PlumbDevice *device, struct dev_arena *arena, gsize bytes, const char *what, GError **error)
+{
+  if (device->ops->arena_commit (arena, 0, bytes) == DEV_OK)
+    return TRUE;
+  set_no_memory (device, bytes, what, error);
+  return FALSE;
 }

@@ -33,6 +33,13 @@ gboolean plumb_device_check (PlumbDevice *device, GError **error);
 struct dev_arena *plumb_device_allocate (PlumbDevice *device, gsize bytes, const char *what,
                                          GError **error);
 
+/* Memory of the host that the device reaches, zeroed; freed by the backend's host_free. */
+void *plumb_device_allocate_host (PlumbDevice *device, gsize bytes, const char *what, GError **error);
+
+/* Gives the memory of an arena back, and takes it again as zeros at the same addresses. */
+void plumb_device_sleep (PlumbDevice *device, struct dev_arena *arena, gsize bytes);
+gboolean plumb_device_wake (PlumbDevice *device, struct dev_arena *arena, gsize bytes, const char *what, GError **error);
+
 /* Cuts an arena into aligned parts; with base NULL it only measures. */
 typedef struct
 {

@@ -127,9 +127,9 @@ set_batch (PlumbBuffers *b, const PlumbPass *pass)
   b->batch.page_tokens = pass->page_tokens;
 }
 
-/* One block. `x` is the residual stream and `delta` what the block before it adds. */
+/* One block but for its last product. `x` is the residual stream and `delta` what the block before it adds. */
 static void
-block_forward (PlumbModel *model, PlumbBuffers *b, int i, const float *x, const void *delta,
+block_forward_inside (PlumbModel *model, PlumbBuffers *b, int i, const float *x, const void *delta,
                const struct dev_kv *kv)
 {
   const struct dev_ops *ops = model->device->ops;
@@ -146,7 +146,14 @@ block_forward (PlumbModel *model, PlumbBuffers *b, int i, const float *x, const 
   ops->attention_forward (context, a->attended, a->lse, a->q, kv, &attention, &b->batch, model->type);
   ops->linear_forward (context, b->delta, a->attended, &w->o, t, model->type);
   ops->norm_swiglu_forward (context, &post, a->act, a->gate_up, &w->gate_up, t, model->type);
-  ops->linear_forward (context, b->delta, a->act, &w->down, t, model->type);
+}
+
+static void
+block_forward (PlumbModel *model, PlumbBuffers *b, int i, const float *x, const void *delta, const struct dev_kv *kv)
+{
+  block_forward_inside (model, b, i, x, delta, kv);
+  model->device->ops->linear_forward (model->device->context, b->delta, b->block[i % b->blocks].act,
+                                      &model->blocks[i].down, b->batch.tokens, model->type);
 }
 
 /* From the ids of the described pass to the hidden rows. */
@@ -371,6 +378,29 @@ plumb_model_overwrites (const PlumbModel *model, const PlumbWeight *row)
     }
 }
 
+/* What the forward pass of block i left and did not keep. The last block's is still there. */
+static void
+recompute_block (PlumbModel *model, PlumbBuffers *b, int i)
+{
+  const struct dev_ops *ops = model->device->ops;
+  const PlumbBlock *w = &model->blocks[i];
+  const PlumbBlockBuffers *a = &b->block[i];
+  int t = b->batch.tokens, width = model->config->width;
+  float eps = (float) model->config->norm_eps;
+  if (b->plan.recompute == PLUMB_RECOMPUTE_NONE || i == model->config->layers - 1)
+    return;
+  if (b->plan.recompute == PLUMB_RECOMPUTE_FULL)
+    {
+      block_forward_inside (model, b, i, a->sum1, NULL, &a->kv);
+      return;
+    }
+  ops->add_norm_forward (model->device->context, a->sum1, a->norm1, a->rstd1, a->sum1, NULL, w->input_norm, eps, t, width,
+                         model->type);
+  ops->add_norm_forward (model->device->context, a->sum2, a->norm2, a->rstd2, a->sum2, NULL, w->post_norm, eps, t, width,
+                         model->type);
+  ops->swiglu_forward (model->device->context, a->act, a->gate_up, t, model->config->mlp, model->type);
+}
+
 static void
 block_backward (PlumbModel *model, PlumbBuffers *b, float *gradients, int i)
 {
@@ -383,6 +413,7 @@ block_backward (PlumbModel *model, PlumbBuffers *b, float *gradients, int i)
   struct dev_qkv qkv = qkv_of (model, i);
   enum dev_type type = model->type;
   int t = b->batch.tokens, width = model->config->width;
+  recompute_block (model, b, i);
   ops->linear_backward (context, g->dact, gradient_of (model, gradients, PLUMB_WEIGHT_DOWN, i), b->add_gradients,
                         g->dx_typed, a->act, &w->down, t, type);
   ops->swiglu_backward (context, g->dgate_up, g->dact, a->gate_up, t, model->config->mlp, type);

@@ -70,6 +70,8 @@ struct _PlumbRollout
   int limit;       /* tokens of the samples that are submitted now; 0: those of the sampling */
   struct dev_arena *cache;
   struct dev_kv *kv; /* (layers) */
+  gsize cache_bytes;
+  gboolean asleep;
   gsize page_bytes;  /* of k or of v of one layer */
   PlumbSampling sampling;
   gint32 *stop;
@@ -184,10 +186,10 @@ make_flights (PlumbRollout *self, GError **error)
     {
       Flight *flight = &self->flights[i];
       flight->samples = g_ptr_array_new_with_free_func (sample_release);
-      flight->sampled = device->ops->host_allocate (device->context, plumb_sampled_bytes (self->buffers));
+      flight->sampled = plumb_device_allocate_host (device, plumb_sampled_bytes (self->buffers), "sampled tokens", error);
       flight->mark = device->ops->mark_new (device->context);
       if (!flight->sampled)
-        return plumb_device_check (device, error);
+        return FALSE;
     }
   return TRUE;
 }
@@ -237,8 +239,8 @@ plumb_rollout_new (PlumbModel *model, const PlumbRolloutPlan *plan, GError **err
     }
   self->pages = plumb_kv_pages_new (self->plan.pages);
   self->page_bytes = page_bytes (config, model->type, &self->plan);
-  self->cache = plumb_device_allocate (model->device, cache_bytes (config, model->type, &self->plan),
-                                       "the KV cache", error);
+  self->cache_bytes = cache_bytes (config, model->type, &self->plan);
+  self->cache = plumb_device_allocate (model->device, self->cache_bytes, "the KV cache", error);
   if (!self->cache)
     return NULL;
   PlumbCutter cutter = { model->device->ops->arena_base (self->cache), 0 };
@@ -281,6 +283,26 @@ plumb_rollout_free (PlumbRollout *self)
   g_free (self->kv);
   g_free (self->stop);
   g_free (self);
+}
+
+void
+plumb_rollout_sleep (PlumbRollout *self)
+{
+  g_return_if_fail (plumb_rollout_running (self) == 0);
+  if (!self->asleep)
+    plumb_device_sleep (self->model->device, self->cache, self->cache_bytes);
+  self->asleep = TRUE;
+  plumb_buffers_sleep (self->buffers);
+}
+
+gboolean
+plumb_rollout_wake (PlumbRollout *self, GError **error)
+{
+  if (self->asleep
+      && !plumb_device_wake (self->model->device, self->cache, self->cache_bytes, "the KV cache", error))
+    return FALSE;
+  self->asleep = FALSE;
+  return plumb_buffers_wake (self->buffers, error);
 }
 
 static void

@@ -104,6 +104,10 @@ int plumb_rollout_running (PlumbRollout *rollout);
 gboolean plumb_rollout_settle (PlumbRollout *rollout, GError **error);
 /* The weights were replaced: tokens sampled from here on are of this version. */
 gboolean plumb_rollout_renew (PlumbRollout *rollout, guint64 version, GError **error);
+/* Gives the memory of the cache and of the passes back until it is woken; what was in the cache is lost, so nothing may be
+ * running. */
+void plumb_rollout_sleep (PlumbRollout *rollout);
+gboolean plumb_rollout_wake (PlumbRollout *rollout, GError **error);
 /* Drops everything queued and running. */
 void plumb_rollout_abort (PlumbRollout *rollout);
 

@@ -32,6 +32,7 @@ typedef struct
   GVariant *answer;
   GError *failure;
   gboolean waited; /* its failure was that another did not come */
+  double switched; /* seconds of its changes between generating and training, not taken yet */
 } Member;
 
 struct _PlumbCrew
@@ -102,6 +103,7 @@ take_news (PlumbCrew *self, Member *member, const PlumbMessage *message)
 static gboolean
 take_reply (PlumbCrew *self, Member *member, const PlumbMessage *message)
 {
+  double switched = 0;
   if (member->lease == 0 || message->attempt != self->plan.attempt || message->lease != member->lease)
     return FALSE;
   switch (message->kind)
@@ -113,6 +115,8 @@ take_reply (PlumbCrew *self, Member *member, const PlumbMessage *message)
     case PLUMB_MESSAGE_DONE:
       if (member != ahead (self))
         self->version = message->version;
+      if (g_variant_lookup (message->body, "switched", "d", &switched))
+        member->switched += switched;
       member->answer = g_variant_ref (message->body);
       member->lease = 0;
       return TRUE;
@@ -162,6 +166,18 @@ receive (PlumbCrew *self, int milliseconds, GError **error)
     g_message ("a stale %s of lease %" G_GINT64_FORMAT " was dropped", plumb_message_kind_name (message->kind),
                message->lease);
   return TRUE;
+}
+
+double
+plumb_crew_take_switched (PlumbCrew *self)
+{
+  double longest = 0;
+  for (int i = 0; i < self->all; i++)
+    {
+      longest = MAX (longest, self->members[i].switched);
+      self->members[i].switched = 0;
+    }
+  return longest;
 }
 
 static double

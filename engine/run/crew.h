@@ -71,6 +71,8 @@ double plumb_crew_silence (PlumbCrew *crew, guint32 *worker);
 const char *plumb_crew_loss (PlumbCrew *crew);
 /* Version of the weights that the last answer told. */
 guint64 plumb_crew_version (PlumbCrew *crew);
+/* Seconds that the workers' changes between generating and training took since the last call: of the slowest one. */
+double plumb_crew_take_switched (PlumbCrew *crew);
 /* Largest resident memory of the worker processes together, bytes. */
 guint64 plumb_crew_memory (PlumbCrew *crew);
 

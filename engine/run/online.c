@@ -364,6 +364,8 @@ record_step (PlumbRun *run, const PlumbBatch *batch, const Training *t, double s
   if (!run->ahead)
     plumb_run_point (run, "time/generate", batch->seconds);
   plumb_run_point (run, "time/train", end - trained);
+  if (plumb_spec_get_boolean (run->spec, "placement.together"))
+    plumb_run_point (run, "time/switch", plumb_crew_take_switched (run->crew));
   run->step_seconds = end - start;
 }
 

@@ -38,7 +38,8 @@ plan_disk (PlumbRunPlan *plan, PlumbSpec *spec, const char *dir)
   struct statvfs disk;
   gsize keep = (gsize) plumb_spec_get_integer (spec, "checkpoint.keep") + 1;
   /* All but the gradients of the optimizer's state, and the critic with its own. */
-  gsize each = plan->memory.weights + plan->memory.state - plan->memory.state / 4 + plan->memory.critic;
+  gsize state = plan->memory.state + plan->memory.host;
+  gsize each = plan->memory.weights + state - state / 4 + plan->memory.critic;
   plan->disk = keep * each + plan->memory.weights + plan->memory.reference;
   plan->disk_available = statvfs (dir, &disk) == 0 ? (guint64) disk.f_bavail * disk.f_frsize : 0;
 }

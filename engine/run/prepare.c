@@ -406,8 +406,8 @@ cache_pages (PlumbSpec *spec, const PlumbModelConfig *config, const PlumbWorkerS
 
 /* The device of the run: a GPU that the spec names must be there; without a name the first one is taken, or the CPU with
  * the reason. */
-static gboolean
-choose_device (PlumbWorkerSettings *s, PlumbSpec *spec, guint64 *memory_available, gboolean *gpu, GError **error)
+static PlumbDevice *
+choose_device (PlumbWorkerSettings *s, PlumbSpec *spec, guint64 *memory_available, GError **error)
 {
   gboolean automatic = plumb_spec_is_auto (spec, "placement.policy");
   g_autofree char *reason = NULL;
@@ -418,18 +418,38 @@ choose_device (PlumbWorkerSettings *s, PlumbSpec *spec, guint64 *memory_availabl
   if (!device)
     {
       g_prefix_error (error, "placement.policy: ");
-      return FALSE;
+      return NULL;
     }
   struct dev_info info = { 0 };
   device->ops->info (device->context, &info);
   *memory_available = info.memory_available;
-  *gpu = device->asynchronous;
   s->deterministic = plumb_spec_is_auto (spec, "run.deterministic")
                          ? !device->asynchronous
                          : plumb_spec_get_boolean (spec, "run.deterministic");
-  return (!automatic || plumb_spec_resolve (spec, "placement.policy", s->device, error))
-         && (!plumb_spec_is_auto (spec, "run.deterministic")
-             || plumb_spec_resolve (spec, "run.deterministic", s->deterministic ? "yes" : "no", error));
+  if ((automatic && !plumb_spec_resolve (spec, "placement.policy", s->device, error))
+      || (plumb_spec_is_auto (spec, "run.deterministic")
+          && !plumb_spec_resolve (spec, "run.deterministic", s->deterministic ? "yes" : "no", error)))
+    return NULL;
+  return g_steal_pointer (&device);
+}
+
+/* How memory is saved: as the spec says, else the least that is needed. */
+static gboolean
+fit_memory (PlumbWorkerSettings *s, PlumbSpec *spec, guint64 memory_available, PlumbDevice *device, GError **error)
+{
+  gboolean any_recompute = plumb_spec_is_auto (spec, "train.recompute");
+  gboolean online = plumb_recipe (plumb_spec_algorithm (spec))->online;
+  gboolean any_together = online && plumb_spec_is_auto (spec, "placement.together");
+  int sharing = device->asynchronous ? 1 : (int) plumb_spec_get_integer (spec, "placement.workers");
+  for (int i = 0; !any_recompute && i < PLUMB_N_RECOMPUTE; i++)
+    if (g_str_equal (plumb_spec_get_text (spec, "train.recompute"), plumb_recompute_names[i]))
+      s->trainer.recompute = (PlumbRecompute) i;
+  s->trainer.offload = g_str_equal (plumb_spec_get_text (spec, "train.offload"), "optimizer");
+  s->together = online && !any_together && plumb_spec_get_boolean (spec, "placement.together");
+  return plumb_memory_plan_fit (s, any_recompute, any_together, memory_available, sharing, device, error)
+         && (!any_recompute
+             || plumb_spec_resolve (spec, "train.recompute", plumb_recompute_names[s->trainer.recompute], error))
+         && (!any_together || plumb_spec_resolve (spec, "placement.together", s->together ? "yes" : "no", error));
 }
 
 /* The GPU of a number counted from the first one; FALSE where it is no GPU. */
@@ -555,18 +575,19 @@ plumb_run_make_settings (PlumbWorkerSettings *s, const PlumbRunInputs *in, const
   if (!config)
     return FALSE;
   guint64 memory_available = 0;
-  gboolean gpu = FALSE;
-  if (!choose_device (s, spec, &memory_available, &gpu, error) || !choose_rollout_device (s, spec, error))
+  g_autoptr (PlumbDevice) device = choose_device (s, spec, &memory_available, error);
+  if (!device || !choose_rollout_device (s, spec, error))
     return FALSE;
+  gboolean gpu = device->asynchronous;
   s->policy = g_strdup (in->start_model);
   s->type = g_str_equal (plumb_spec_get_text (spec, "model.precision"), "bf16") ? DEV_BF16 : DEV_F32;
   s->max_length = length;
   s->vocabulary = (int) plumb_tokenizer_vocab_size (in->tokenizer);
-  s->optimizer.beta1 = betas->len > 0 ? g_array_index (betas, double, 0) : 0.9;
-  s->optimizer.beta2 = betas->len > 1 ? g_array_index (betas, double, 1) : 0.95;
-  s->optimizer.epsilon = plumb_spec_get_real (spec, "train.epsilon");
-  s->optimizer.weight_decay = plumb_spec_get_real (spec, "train.weight_decay");
-  s->optimizer.max_grad_norm = plumb_spec_get_real (spec, "train.max_grad_norm");
+  s->trainer.beta1 = betas->len > 0 ? g_array_index (betas, double, 0) : 0.9;
+  s->trainer.beta2 = betas->len > 1 ? g_array_index (betas, double, 1) : 0.95;
+  s->trainer.epsilon = plumb_spec_get_real (spec, "train.epsilon");
+  s->trainer.weight_decay = plumb_spec_get_real (spec, "train.weight_decay");
+  s->trainer.max_grad_norm = plumb_spec_get_real (spec, "train.max_grad_norm");
   if (!resolve_integer (spec, "train.tokens_per_micro_batch", MAX (length, DEFAULT_MICRO_BATCH), error))
     return FALSE;
   /* A pair stays together. */
@@ -579,7 +600,7 @@ plumb_run_make_settings (PlumbWorkerSettings *s, const PlumbRunInputs *in, const
   if (!set_scalar_models (s, in, error))
     return FALSE;
   if (!recipe->online)
-    return TRUE;
+    return fit_memory (s, spec, memory_available, device, error);
   gint64 wanted = plumb_spec_get_integer (spec, "rollout.prompts_per_step")
                   * plumb_spec_get_integer (spec, "rollout.samples");
   if (!resolve_integer (spec, "rollout.max_running", MIN (wanted, gpu ? GPU_RUNNING : DEFAULT_RUNNING), error))
@@ -601,5 +622,5 @@ plumb_run_make_settings (PlumbWorkerSettings *s, const PlumbRunInputs *in, const
     s->rollout.max_prompt = MIN (s->rollout.max_prompt,
                                  (int) plumb_spec_get_integer (spec, "data.max_prompt_length"));
   s->rollout.pages = cache_pages (spec, config, s, memory_available);
-  return TRUE;
+  return fit_memory (s, spec, memory_available, device, error);
 }

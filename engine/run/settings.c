@@ -30,10 +30,10 @@ typedef struct
   double *real;
 } Number;
 
-#define N_NUMBERS 24
+#define N_NUMBERS 27
 
 static void
-list_numbers (PlumbWorkerSettings *s, int *type, Number numbers[N_NUMBERS])
+list_numbers (PlumbWorkerSettings *s, int *type, int *recompute, Number numbers[N_NUMBERS])
 {
   const Number all[N_NUMBERS] = {
     { "type", type, NULL },
@@ -48,6 +48,9 @@ list_numbers (PlumbWorkerSettings *s, int *type, Number numbers[N_NUMBERS])
     { "patience", NULL, &s->patience },
     { "max-length", &s->max_length, NULL },
     { "vocabulary", &s->vocabulary, NULL },
+    { "together", &s->together, NULL },
+    { "recompute", recompute, NULL },
+    { "offload", &s->trainer.offload, NULL },
     { "micro-batch", &s->tokens_per_micro_batch, NULL },
     { "max-running", &s->rollout.max_running, NULL },
     { "page-tokens", &s->rollout.page_tokens, NULL },
@@ -55,11 +58,11 @@ list_numbers (PlumbWorkerSettings *s, int *type, Number numbers[N_NUMBERS])
     { "max-prompt", &s->rollout.max_prompt, NULL },
     { "max-new-tokens", &s->rollout.max_new_tokens, NULL },
     { "prefill-tokens", &s->rollout.prefill_tokens, NULL },
-    { "beta1", NULL, &s->optimizer.beta1 },
-    { "beta2", NULL, &s->optimizer.beta2 },
-    { "epsilon", NULL, &s->optimizer.epsilon },
-    { "weight-decay", NULL, &s->optimizer.weight_decay },
-    { "max-grad-norm", NULL, &s->optimizer.max_grad_norm },
+    { "beta1", NULL, &s->trainer.beta1 },
+    { "beta2", NULL, &s->trainer.beta2 },
+    { "epsilon", NULL, &s->trainer.epsilon },
+    { "weight-decay", NULL, &s->trainer.weight_decay },
+    { "max-grad-norm", NULL, &s->trainer.max_grad_norm },
   };
   for (int i = 0; i < N_NUMBERS; i++)
     numbers[i] = all[i];
@@ -69,9 +72,9 @@ GVariant *
 plumb_worker_settings_to_body (const PlumbWorkerSettings *settings)
 {
   PlumbWorkerSettings copy = *settings;
-  int type = (int) settings->type;
+  int type = (int) settings->type, recompute = (int) settings->trainer.recompute;
   Number numbers[N_NUMBERS];
-  list_numbers (&copy, &type, numbers);
+  list_numbers (&copy, &type, &recompute, numbers);
   g_autoptr (GVariantDict) body = g_variant_dict_new (NULL);
   g_variant_dict_insert (body, "policy", "s", settings->policy);
   if (settings->reference)
@@ -95,9 +98,9 @@ plumb_worker_settings_to_body (const PlumbWorkerSettings *settings)
 gboolean
 plumb_worker_settings_from_body (PlumbWorkerSettings *s, GVariant *body, GError **error)
 {
-  int type = 0;
+  int type = 0, recompute = 0;
   Number numbers[N_NUMBERS];
-  list_numbers (s, &type, numbers);
+  list_numbers (s, &type, &recompute, numbers);
   gboolean ok = g_variant_lookup (body, "policy", "s", &s->policy);
   g_variant_lookup (body, "reference", "s", &s->reference);
   g_variant_lookup (body, "critic", "s", &s->critic);
@@ -108,6 +111,7 @@ plumb_worker_settings_from_body (PlumbWorkerSettings *s, GVariant *body, GError 
     ok = numbers[i].integer ? g_variant_lookup (body, numbers[i].key, "i", numbers[i].integer)
                             : g_variant_lookup (body, numbers[i].key, "d", numbers[i].real);
   s->type = type == DEV_BF16 ? DEV_BF16 : DEV_F32;
+  s->trainer.recompute = (PlumbRecompute) CLAMP (recompute, 0, PLUMB_N_RECOMPUTE - 1);
   if (!ok)
     g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "a message lacks settings of the worker");
   return ok;
@@ -139,6 +143,17 @@ resident_bytes (void)
   return (gsize) resident * (gsize) sysconf (_SC_PAGESIZE);
 }
 
+/* Gradients and the optimizer's state; what of it lies with the host is counted there. */
+static gsize
+state_bytes (PlumbMemoryPlan *plan, const PlumbWorkerSettings *s, const PlumbModelConfig *config, PlumbDevice *device)
+{
+  gsize gradients = plumb_trainer_gradient_bytes (config), state = plumb_trainer_state_bytes (config, s->type);
+  if (!s->trainer.offload || !device->asynchronous)
+    return gradients + state;
+  plan->host += state;
+  return gradients;
+}
+
 /* Critic, with all that training takes, and reward model, with what scoring takes. */
 static gboolean
 plan_scalars (PlumbMemoryPlan *plan, const PlumbWorkerSettings *s, PlumbDevice *device, GError **error)
@@ -159,10 +174,11 @@ plan_scalars (PlumbMemoryPlan *plan, const PlumbWorkerSettings *s, PlumbDevice *
       plumb_model_config_make_scalar (config);
       int positions = positions_of (s, config);
       plan->workspace = MAX (plan->workspace, plumb_worker_workspace (s, config));
-      *models[i].bytes = plumb_model_bytes (device, config, s->type, positions, FALSE)
-                         + plumb_trainer_activation_bytes (config, s->type, positions, s->tokens_per_micro_batch,
-                                                           models[i].trained)
-                         + (models[i].trained ? plumb_trainer_state_bytes (config, s->type) : 0);
+      gsize activations = plumb_trainer_activation_bytes (config, s->type, positions, s->tokens_per_micro_batch,
+                                                          models[i].trained, s->trainer.recompute);
+      *models[i].bytes = plumb_model_bytes (device, config, s->type, positions, FALSE) + activations
+                         + (models[i].trained ? state_bytes (plan, s, config, device) : 0);
+      plan->turns += activations;
     }
   return TRUE;
 }
@@ -182,29 +198,62 @@ plumb_memory_plan_make (PlumbMemoryPlan *plan, const PlumbWorkerSettings *s, Plu
   gboolean in_host = !device->asynchronous;
   plan->program = in_host ? resident_bytes () : 0;
   plan->weights = plumb_model_bytes (device, config, s->type, positions, FALSE);
-  plan->state = plumb_trainer_state_bytes (config, s->type);
-  plan->activations
-      = plumb_trainer_activation_bytes (config, s->type, positions, s->tokens_per_micro_batch, TRUE);
+  plan->state = state_bytes (plan, s, config, device);
+  plan->activations = plumb_trainer_activation_bytes (config, s->type, positions, s->tokens_per_micro_batch, TRUE,
+                                                      s->trainer.recompute);
   plan->workspace = plumb_worker_workspace (s, config);
-  plan->checkpoint = in_host ? plan->state - plan->state / (s->type == DEV_BF16 ? 4 : 3) : 0; /* all but the gradients */
+  plan->checkpoint = in_host ? plumb_trainer_state_bytes (config, s->type) : 0;
   if (s->measure_only)
     {
-      plan->state = plan->checkpoint = 0;
-      plan->activations = plumb_trainer_activation_bytes (config, s->type, positions, s->tokens_per_micro_batch, FALSE);
+      plan->state = plan->checkpoint = plan->host = 0;
+      plan->activations = plumb_trainer_activation_bytes (config, s->type, positions, s->tokens_per_micro_batch, FALSE,
+                                                          PLUMB_RECOMPUTE_NONE);
     }
   if (s->ahead)
-    plan->state = plan->checkpoint = plan->activations = 0;
+    plan->state = plan->checkpoint = plan->activations = plan->host = 0;
+  plan->turns = plan->activations;
   if (s->reference)
     plan->reference = plan->weights;
   if (!plan_scalars (plan, s, device, error))
     return FALSE;
+  if (s->rollout.max_new_tokens == 0)
+    plan->turns = 0;
   if (s->rollout.max_new_tokens == 0)
     return TRUE;
   PlumbRolloutPlan rollout = s->rollout;
   plumb_rollout_plan_complete (&rollout, config);
   plan->packed = plumb_model_bytes (device, config, s->type, positions, TRUE) - plan->weights;
   plan->rollout = plumb_rollout_bytes (config, s->type, &rollout);
+  plan->turns = s->together ? MIN (plan->turns, plan->rollout) : 0;
   return TRUE;
+}
+
+gboolean
+plumb_memory_plan_fit (PlumbWorkerSettings *s, gboolean any_recompute, gboolean any_together, gsize available, int sharing,
+                       PlumbDevice *device, GError **error)
+{
+  /* By what they cost: taking turns a moment per step, recomputing a part of each backward pass. */
+  static const struct
+  {
+    gboolean together;
+    PlumbRecompute recompute;
+  } ladder[] = {
+    { FALSE, PLUMB_RECOMPUTE_NONE },     { TRUE, PLUMB_RECOMPUTE_NONE }, { FALSE, PLUMB_RECOMPUTE_SELECTIVE },
+    { TRUE, PLUMB_RECOMPUTE_SELECTIVE }, { TRUE, PLUMB_RECOMPUTE_FULL },
+  };
+  for (gsize i = 0; i < G_N_ELEMENTS (ladder); i++)
+    {
+      PlumbMemoryPlan plan;
+      if (any_together)
+        s->together = ladder[i].together;
+      if (any_recompute)
+        s->trainer.recompute = ladder[i].recompute;
+      if (!plumb_memory_plan_make (&plan, s, device, error))
+        return FALSE;
+      if ((gsize) sharing * plumb_memory_plan_needed (&plan) <= available)
+        return TRUE;
+    }
+  return TRUE; /* refused with the numbers where it is opened */
 }
 
 gsize
@@ -217,17 +266,25 @@ gsize
 plumb_memory_plan_needed (const PlumbMemoryPlan *p)
 {
   return p->weights + p->packed + p->reference + p->critic + p->reward + p->state + p->activations + p->rollout + p->workspace
-         + p->checkpoint;
+         + p->checkpoint - p->turns;
+}
+
+/* What stands only where it is more than nothing. */
+static char *
+part_to_text (const char *before, gsize bytes, const char *after)
+{
+  return bytes > 0 ? g_strdup_printf ("%s %.1f%s", before, (double) bytes / 1e6, after) : g_strdup ("");
 }
 
 char *
 plumb_memory_plan_to_text (const PlumbMemoryPlan *p)
 {
-  g_autofree char *others
-      = p->others > 0 ? g_strdup_printf (", other processes %.1f", (double) p->others / 1e6) : g_strdup ("");
+  g_autofree char *others = part_to_text (", other processes", p->others, "");
+  g_autofree char *turns = part_to_text (", less", p->turns, " by taking turns");
+  g_autofree char *host = part_to_text ("; beside it", p->host, " MB of the host's memory");
   return g_strdup_printf ("%.1f MB: program %.1f, weights %.1f, packed copies %.1f, reference %.1f, critic %.1f, reward model %.1f, gradients and optimizer "
-                          "%.1f, activations %.1f, rollout %.1f, workspace %.1f, checkpoint %.1f%s",
+                          "%.1f, activations %.1f, rollout %.1f, workspace %.1f, checkpoint %.1f%s%s%s",
                           plumb_memory_plan_total (p) / 1e6, p->program / 1e6, p->weights / 1e6, p->packed / 1e6,
                           p->reference / 1e6, p->critic / 1e6, p->reward / 1e6, p->state / 1e6, p->activations / 1e6, p->rollout / 1e6,
-                          p->workspace / 1e6, p->checkpoint / 1e6, others);
+                          p->workspace / 1e6, p->checkpoint / 1e6, others, turns, host);
 }

@@ -28,7 +28,8 @@ typedef struct
   enum dev_type type;
   int max_length;      /* 0: the model's own */
   int vocabulary;      /* ids of the tokenizer; 0: the model's own */
-  PlumbOptimizerOptions optimizer;
+  PlumbTrainerOptions trainer;
+  gboolean together; /* trainer and generation give each other their memory in turn */
   int tokens_per_micro_batch;
   PlumbRolloutPlan rollout; /* max_new_tokens 0: no generation */
 } PlumbWorkerSettings;
@@ -44,8 +45,10 @@ typedef struct
 {
   gsize program; /* what the process holds before the models: libraries, data, tokenizer */
   gsize weights, packed, reference, critic, reward, state, activations, rollout, workspace;
+  gsize turns;      /* what the activations or the rollout, whichever is less, give back while the other works */
   gsize others;     /* other processes of the run together: further workers, and what leads them */
   gsize checkpoint; /* host copies while the optimizer state is written */
+  gsize host;       /* memory of the host beside a GPU: off-loaded state. Not in the sums */
 } PlumbMemoryPlan;
 
 gboolean plumb_memory_plan_make (PlumbMemoryPlan *plan, const PlumbWorkerSettings *settings,
@@ -55,6 +58,11 @@ gsize plumb_memory_plan_total (const PlumbMemoryPlan *plan);
 gsize plumb_memory_plan_needed (const PlumbMemoryPlan *plan);
 /* "weights 3.6 MB, ..." for the log. (transfer full) */
 char *plumb_memory_plan_to_text (const PlumbMemoryPlan *plan);
+
+/* Resolves what is left to the plan, train.recompute and placement.together, with the least that fits `available` bytes for
+ * `sharing` workers; what was asked for stays. */
+gboolean plumb_memory_plan_fit (PlumbWorkerSettings *settings, gboolean any_recompute, gboolean any_together, gsize available,
+                                int sharing, PlumbDevice *device, GError **error);
 
 /* Workspace for the models of the settings. */
 gsize plumb_worker_workspace (const PlumbWorkerSettings *settings, const PlumbModelConfig *config);

@@ -423,7 +423,7 @@ static gboolean
 replay (Replay *r, const Curve *curve, GError **error)
 {
   gboolean scalar = curve->loss == PLUMB_LOSS_REWARD || curve->loss == PLUMB_LOSS_VALUE;
-  PlumbOptimizerOptions options = { 0.9, 0.95, 1e-8, 0.01, 1.0 };
+  PlumbTrainerOptions options = { 0.9, 0.95, 1e-8, 0.01, 1.0 };
   g_autoptr (PlumbModel) model = scalar ? plumb_model_load_scalar (r->device, r->dir, DEV_F32, 0, 0, error)
                                         : plumb_model_load (r->device, r->dir, DEV_F32, 0, error);
   g_autoptr (PlumbTrainer) trainer

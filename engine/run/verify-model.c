@@ -369,7 +369,7 @@ check_language_model (Check *c, const PlumbTensor *lengths, GError **error)
   if (!logits)
     return FALSE;
   compare_logits (c, logits, "logits", LOGIT_BOUND);
-  PlumbOptimizerOptions options = { 0.9, 0.95, 1e-8, 0.1, 1.0 };
+  PlumbTrainerOptions options = { 0.9, 0.95, 1e-8, 0.1, 1.0 };
   g_autoptr (PlumbTrainer) trainer = plumb_trainer_new (c->model, &options, 0, error);
   return trainer && check_bf16 (c, error) && check_log_probs (c, trainer, error)
          && check_gradients (c, trainer, error) && check_greedy (c, error)

@@ -68,7 +68,7 @@ open_trainer (PlumbWorker *self, PlumbModel *model, const char *dir, PlumbTraine
 {
   const PlumbWorkerSettings *s = &self->settings;
   *trainer = s->measure_only ? plumb_trainer_new_scorer (model, s->tokens_per_micro_batch, error)
-                             : plumb_trainer_new (model, &s->optimizer, s->tokens_per_micro_batch, error);
+                             : plumb_trainer_new (model, &s->trainer, s->tokens_per_micro_batch, error);
   if (!*trainer)
     return FALSE;
   plumb_trainer_set_progress (*trainer, plumb_worker_report_progress, self);
@@ -131,6 +131,8 @@ open_models (PlumbWorker *self, GError **error)
     }
   if (s->rollout.max_new_tokens > 0)
     {
+      if (!plumb_worker_take_turn (self, PLUMB_TURN_GENERATE, error))
+        return FALSE;
       self->rollout = plumb_rollout_new (self->policy, &s->rollout, error);
       if (!self->rollout)
         return FALSE;
@@ -176,6 +178,7 @@ plumb_worker_open (PlumbWorker *self, GVariant *body, GError **error)
   PlumbMemoryPlan plan;
   struct dev_info info;
   plumb_worker_close_models (self);
+  self->turn = PLUMB_TURN_ANY;
   if (!plumb_worker_settings_from_body (&self->settings, body, error))
     return NULL;
   self->device = open_device (&self->settings, error);

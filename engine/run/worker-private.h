@@ -10,6 +10,14 @@ G_BEGIN_DECLS
 /* A generation that goes on while others train. */
 typedef struct _PlumbStream PlumbStream;
 
+/* Whose memory is awake, where generation and training take turns. */
+typedef enum
+{
+  PLUMB_TURN_ANY,
+  PLUMB_TURN_GENERATE,
+  PLUMB_TURN_TRAIN,
+} PlumbTurn;
+
 /* One process or thread with a device, and the models that are placed on it. */
 typedef struct
 {
@@ -26,6 +34,8 @@ typedef struct
   PlumbTrainer *trainer, *critic_trainer;
   PlumbTrainer *scorer; /* runs the reward model, without an optimizer */
   PlumbRollout *rollout;
+  PlumbTurn turn;
+  double switched; /* seconds that changes of turn took, not told yet */
   PlumbWeightBoard *board; /* to put weights up, or to take them from; NULL: none yet */
   PlumbStream *stream;     /* NULL: generates when it is asked */
 } PlumbWorker;
@@ -39,6 +49,9 @@ gboolean plumb_worker_tell (PlumbWorker *worker, PlumbMessageKind kind, GVariant
 
 /* Answers to the messages, by kind; NULL with an error. */
 typedef GVariant *(*PlumbWorkerHandler) (PlumbWorker *, GVariant *body, GError **error);
+
+/* worker-turn.c: makes room for what follows and wakes it; nothing where the settings do not say so. */
+gboolean plumb_worker_take_turn (PlumbWorker *worker, PlumbTurn turn, GError **error);
 
 /* worker-models.c */
 GVariant *plumb_worker_open (PlumbWorker *worker, GVariant *body, GError **error);

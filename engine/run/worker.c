@@ -70,6 +70,36 @@ static const PlumbWorkerHandler handlers[] = {
   [PLUMB_MESSAGE_WEIGHTS] = plumb_worker_stream_renew,
 };
 
+static PlumbTurn
+turn_of (PlumbMessageKind kind)
+{
+  switch (kind)
+    {
+    case PLUMB_MESSAGE_GENERATE:
+    case PLUMB_MESSAGE_STREAM:
+      return PLUMB_TURN_GENERATE;
+    case PLUMB_MESSAGE_LOG_PROBS:
+    case PLUMB_MESSAGE_VALUES:
+    case PLUMB_MESSAGE_TRAIN:
+      return PLUMB_TURN_TRAIN;
+    default:
+      return PLUMB_TURN_ANY;
+    }
+}
+
+/* The answer with what is told beside it. */
+static GVariant *
+add_switched (PlumbWorker *self, GVariant *body)
+{
+  if (self->switched == 0)
+    return body;
+  g_autoptr (GVariant) owned = g_variant_ref_sink (body);
+  g_autoptr (GVariantDict) more = g_variant_dict_new (owned);
+  g_variant_dict_insert (more, "switched", "d", self->switched);
+  self->switched = 0;
+  return g_variant_dict_end (more);
+}
+
 static gboolean
 tell_failure (PlumbWorker *self, const GError *failure, GError **error)
 {
@@ -94,17 +124,17 @@ answer_request (PlumbWorker *self, const PlumbMessage *request, GError **error)
   PlumbDevice *device = self->device; /* NULL until models are opened, which replaces it */
   if (device)
     device->ops->range (device->context, plumb_message_kind_name (request->kind));
-  if (handler && opened)
+  if (handler && opened && plumb_worker_take_turn (self, turn_of (request->kind), &local))
     body = handler (self, request->body, &local);
   if (device && device == self->device)
     device->ops->range (device->context, NULL);
-  if (!handler || !opened)
+  if ((!handler || !opened) && !local)
     g_set_error (&local, PLUMB_ERROR, PLUMB_ERROR_FAILED, "worker %u cannot answer %s %s", self->number,
                  plumb_message_kind_name (request->kind), opened ? "" : "before it was opened");
   if (!body)
     return tell_failure (self, local, error);
   if (request->lease > 0)
-    return reply (self, PLUMB_MESSAGE_DONE, body, error);
+    return reply (self, PLUMB_MESSAGE_DONE, add_switched (self, body), error);
   g_variant_unref (g_variant_ref_sink (body)); /* nobody waits for it */
   return TRUE;
 }

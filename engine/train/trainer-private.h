@@ -9,9 +9,10 @@ struct _PlumbTrainer
 {
   PlumbModel *model;   /* borrowed */
   PlumbDevice *device; /* borrowed */
-  PlumbOptimizerOptions options;
+  PlumbTrainerOptions options;
   int budget; /* tokens of a micro-batch */
-  struct dev_arena *state;
+  struct dev_arena *memory; /* of the gradients, and of the state unless it is off-loaded */
+  float *host_state;        /* NULL: on the device */
   float *gradients, *m, *v; /* (elements) in table order */
   float *master;            /* (elements), NULL where the weights are fp32 themselves */
   double *square_sum;       /* on the device */

@@ -18,25 +18,32 @@ micro_batch_tokens (int positions, int tokens_per_micro_batch)
 }
 
 static PlumbBufferPlan
-buffer_plan (int positions, int tokens_per_micro_batch, gboolean training)
+buffer_plan (int positions, int tokens_per_micro_batch, gboolean training, PlumbRecompute recompute)
 {
   int tokens = micro_batch_tokens (positions, tokens_per_micro_batch);
-  return (PlumbBufferPlan){ .tokens = tokens, .sequences = tokens, .training = training };
+  return (PlumbBufferPlan){ .tokens = tokens, .sequences = tokens, .training = training, .recompute = recompute };
+}
+
+gsize
+plumb_trainer_gradient_bytes (const PlumbModelConfig *config)
+{
+  g_autoptr (PlumbWeightTable) table = plumb_weight_table_new (config);
+  return dev_align (table->elements * sizeof (float)) + DEV_ALIGN; /* and the sum of their squares */
 }
 
 gsize
 plumb_trainer_state_bytes (const PlumbModelConfig *config, enum dev_type type)
 {
   g_autoptr (PlumbWeightTable) table = plumb_weight_table_new (config);
-  gsize copies = type == DEV_BF16 ? 4 : 3; /* gradients, two moments, master weights */
-  return copies * table->elements * sizeof (float) + DEV_ALIGN;
+  gsize copies = type == DEV_BF16 ? 3 : 2; /* two moments, master weights */
+  return copies * dev_align (table->elements * sizeof (float));
 }
 
 gsize
 plumb_trainer_activation_bytes (const PlumbModelConfig *config, enum dev_type type, int positions,
-                                int tokens_per_micro_batch, gboolean training)
+                                int tokens_per_micro_batch, gboolean training, PlumbRecompute recompute)
 {
-  PlumbBufferPlan plan = buffer_plan (positions, tokens_per_micro_batch, training);
+  PlumbBufferPlan plan = buffer_plan (positions, tokens_per_micro_batch, training, recompute);
   return plumb_buffers_bytes (config, type, &plan);
 }
 
@@ -50,13 +57,13 @@ copy_master (PlumbTrainer *self)
 }
 
 static PlumbTrainer *
-trainer_open (PlumbModel *model, int tokens_per_micro_batch, gboolean training, GError **error)
+trainer_open (PlumbModel *model, int tokens_per_micro_batch, gboolean training, PlumbRecompute recompute, GError **error)
 {
   g_autoptr (PlumbTrainer) self = g_new0 (PlumbTrainer, 1);
   self->model = model;
   self->device = model->device;
   self->budget = micro_batch_tokens (model->positions, tokens_per_micro_batch);
-  PlumbBufferPlan plan = buffer_plan (model->positions, tokens_per_micro_batch, training);
+  PlumbBufferPlan plan = buffer_plan (model->positions, tokens_per_micro_batch, training, recompute);
   self->buffers = plumb_buffers_new (model, &plan, error);
   return self->buffers ? g_steal_pointer (&self) : NULL;
 }
@@ -64,28 +71,48 @@ trainer_open (PlumbModel *model, int tokens_per_micro_batch, gboolean training, 
 PlumbTrainer *
 plumb_trainer_new_scorer (PlumbModel *model, int tokens_per_micro_batch, GError **error)
 {
-  return trainer_open (model, tokens_per_micro_batch, FALSE, error);
+  return trainer_open (model, tokens_per_micro_batch, FALSE, PLUMB_RECOMPUTE_NONE, error);
+}
+
+/* Gradients, moments and master weights, wherever they are to lie. */
+static gboolean
+make_state (PlumbTrainer *self, GError **error)
+{
+  const struct dev_ops *ops = self->device->ops;
+  const PlumbModelConfig *config = self->model->config;
+  gsize each = self->model->table->elements * sizeof (float);
+  gsize state = plumb_trainer_state_bytes (config, self->model->type);
+  gboolean offload = self->options.offload;
+  self->memory = plumb_device_allocate (self->device, plumb_trainer_gradient_bytes (config) + (offload ? 0 : state),
+                                        "gradients and optimizer state", error);
+  if (!self->memory)
+    return FALSE;
+  PlumbCutter cutter = { ops->arena_base (self->memory), 0 };
+  self->gradients = plumb_cut (&cutter, each);
+  self->square_sum = plumb_cut (&cutter, sizeof (double));
+  if (offload)
+    {
+      self->host_state = plumb_device_allocate_host (self->device, state, "the optimizer state", error);
+      if (!self->host_state)
+        return FALSE;
+      cutter = (PlumbCutter){ (char *) self->host_state, 0 };
+    }
+  self->m = plumb_cut (&cutter, each);
+  self->v = plumb_cut (&cutter, each);
+  self->master = self->model->type == DEV_BF16 ? plumb_cut (&cutter, each) : NULL;
+  return TRUE;
 }
 
 PlumbTrainer *
-plumb_trainer_new (PlumbModel *model, const PlumbOptimizerOptions *options, int tokens_per_micro_batch,
+plumb_trainer_new (PlumbModel *model, const PlumbTrainerOptions *options, int tokens_per_micro_batch,
                    GError **error)
 {
-  g_autoptr (PlumbTrainer) self = trainer_open (model, tokens_per_micro_batch, TRUE, error);
+  g_autoptr (PlumbTrainer) self = trainer_open (model, tokens_per_micro_batch, TRUE, options->recompute, error);
   if (!self)
     return NULL;
   self->options = *options;
-  gsize elements = model->table->elements;
-  self->state = plumb_device_allocate (self->device, plumb_trainer_state_bytes (model->config, model->type),
-                                       "gradients and optimizer state", error);
-  if (!self->state)
+  if (!make_state (self, error))
     return NULL;
-  PlumbCutter cutter = { self->device->ops->arena_base (self->state), 0 };
-  self->gradients = plumb_cut (&cutter, elements * sizeof (float));
-  self->m = plumb_cut (&cutter, elements * sizeof (float));
-  self->v = plumb_cut (&cutter, elements * sizeof (float));
-  self->master = model->type == DEV_BF16 ? plumb_cut (&cutter, elements * sizeof (float)) : NULL;
-  self->square_sum = plumb_cut (&cutter, sizeof (double));
   copy_master (self);
   return g_steal_pointer (&self);
 }
@@ -102,9 +129,24 @@ plumb_trainer_free (PlumbTrainer *self)
   if (!self)
     return;
   if (self->device)
-    self->device->ops->arena_free (self->state);
+    {
+      self->device->ops->arena_free (self->memory); /* once the queue is done */
+      self->device->ops->host_free (self->device->context, self->host_state);
+    }
   plumb_buffers_free (self->buffers);
   g_free (self);
+}
+
+void
+plumb_trainer_sleep (PlumbTrainer *self)
+{
+  plumb_buffers_sleep (self->buffers);
+}
+
+gboolean
+plumb_trainer_wake (PlumbTrainer *self, GError **error)
+{
+  return plumb_buffers_wake (self->buffers, error);
 }
 
 void

@@ -12,10 +12,12 @@ G_BEGIN_DECLS
 
 typedef struct
 {
-  double beta1, beta2, epsilon;
-  double weight_decay;  /* on matrices only */
-  double max_grad_norm; /* 0: no clipping */
-} PlumbOptimizerOptions;
+  double beta1, beta2, epsilon; /* of AdamW */
+  double weight_decay;          /* on matrices only */
+  double max_grad_norm;         /* 0: no clipping */
+  PlumbRecompute recompute;
+  gboolean offload; /* moments and master weights lie in the host's memory, where an update reads and writes them */
+} PlumbTrainerOptions;
 
 /* What a step trains by: the worker evaluates it on its own micro-batches. */
 typedef enum
@@ -47,17 +49,21 @@ typedef struct _PlumbTrainer PlumbTrainer;
 
 /* `tokens_per_micro_batch` bounds a micro-batch; it is raised to the model's longest sequence. The model is
  * borrowed. */
-PlumbTrainer *plumb_trainer_new (PlumbModel *model, const PlumbOptimizerOptions *options,
+PlumbTrainer *plumb_trainer_new (PlumbModel *model, const PlumbTrainerOptions *options,
                                  int tokens_per_micro_batch, GError **error);
 /* One without gradients and optimizer: it only computes log-probs or values. */
 PlumbTrainer *plumb_trainer_new_scorer (PlumbModel *model, int tokens_per_micro_batch, GError **error);
 void plumb_trainer_free (PlumbTrainer *trainer);
+/* Gives the memory of the activations back until it is woken. */
+void plumb_trainer_sleep (PlumbTrainer *trainer);
+gboolean plumb_trainer_wake (PlumbTrainer *trainer, GError **error);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (PlumbTrainer, plumb_trainer_free)
 
-/* Bytes on the device beside the model: gradients and optimizer state; activations. */
+/* Bytes beside the model: gradients; moments and master weights, on the device or, off-loaded, with the host; activations. */
+gsize plumb_trainer_gradient_bytes (const PlumbModelConfig *config);
 gsize plumb_trainer_state_bytes (const PlumbModelConfig *config, enum dev_type type);
 gsize plumb_trainer_activation_bytes (const PlumbModelConfig *config, enum dev_type type, int positions,
-                                      int tokens_per_micro_batch, gboolean training);
+                                      int tokens_per_micro_batch, gboolean training, PlumbRecompute recompute);
 
 /* Called after each micro-batch of log_probs and accumulate with tokens done and in all; FALSE with an error ends
  * the call. */

@@ -258,7 +258,8 @@ cpu_download_later (struct dev_context *context, void *host_to, const void *from
 void *
 cpu_host_allocate (struct dev_context *context, size_t bytes)
 {
-  return aligned_alloc (DEV_ALIGN, dev_align (bytes ? bytes : 1));
+  void *memory = aligned_alloc (DEV_ALIGN, dev_align (bytes ? bytes : 1));
+  return memory ? memset (memory, 0, bytes) : NULL;
 }
 
 void

@@ -482,7 +482,7 @@ cuda_upload (struct dev_context *context, void *to, const void *host_from, size_
       if (!at)
         return;
       memcpy (at, (const char *) host_from + done, got);
-      cuda_ok (context, cudaMemcpyAsync ((char *) to + done, at, got, cudaMemcpyHostToDevice, context->stream), "upload");
+      cuda_ok (context, cudaMemcpyAsync ((char *) to + done, at, got, cudaMemcpyDefault, context->stream), "upload");
     }
 }
 
@@ -490,7 +490,7 @@ void
 cuda_download (struct dev_context *context, void *host_to, const void *from, size_t bytes)
 {
   if (cuda_enter (context)
-      && cuda_ok (context, cudaMemcpyAsync (host_to, from, bytes, cudaMemcpyDeviceToHost, context->stream), "download"))
+      && cuda_ok (context, cudaMemcpyAsync (host_to, from, bytes, cudaMemcpyDefault, context->stream), "download"))
     cuda_ok (context, cudaStreamSynchronize (context->stream), "download");
 }
 
@@ -498,7 +498,7 @@ void
 cuda_download_later (struct dev_context *context, void *host_to, const void *from, size_t bytes)
 {
   if (cuda_enter (context))
-    cuda_ok (context, cudaMemcpyAsync (host_to, from, bytes, cudaMemcpyDeviceToHost, context->stream), "download");
+    cuda_ok (context, cudaMemcpyAsync (host_to, from, bytes, cudaMemcpyDefault, context->stream), "download");
 }
 
 struct dev_mark *
@@ -539,7 +539,7 @@ void
 cuda_copy (struct dev_context *context, void *to, const void *from, size_t bytes)
 {
   if (cuda_enter (context))
-    cuda_ok (context, cudaMemcpyAsync (to, from, bytes, cudaMemcpyDeviceToDevice, context->stream), "copy");
+    cuda_ok (context, cudaMemcpyAsync (to, from, bytes, cudaMemcpyDefault, context->stream), "copy");
 }
 
 void

@@ -124,7 +124,7 @@ main (int argc, char **argv)
   PlumbDevice *device;
   g_autoptr (GError) error = NULL;
   PlumbModel *model = shape_open (s, &device);
-  PlumbOptimizerOptions options = { 0.9, 0.95, 1e-8, 0.01, 1.0 };
+  PlumbTrainerOptions options = { 0.9, 0.95, 1e-8, 0.01, 1.0 };
   PlumbTrainer *trainer = plumb_trainer_new (model, &options, t, &error);
   struct plumb_experience *e = make_batch (s, sequences, length);
   PlumbLossSpec loss = { .id = PLUMB_LOSS_SFT, .temperature = 1 };

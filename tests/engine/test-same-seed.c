@@ -110,6 +110,33 @@ test_micro_batches (Engine *engine, gconstpointer data)
     }
 }
 
+/* What saves memory changes no value of a run, and takes no more than is planned without. */
+static void
+test_memory (Engine *engine, gconstpointer data)
+{
+  static const char *const savings[]
+      = { "--set train.recompute=selective", "--set train.recompute=full --set train.offload=optimizer",
+          "--set placement.together=yes", "--set placement.together=yes --set placement.workers=2" };
+  static const char common[] = "$SPECS/warmup.spec --set model.precision=bf16 --set train.recompute=none";
+  g_autofree char *plain = g_strdup_printf ("%s --run-dir plain", common);
+  run_ok (engine, plain);
+  for (gsize i = 0; i < G_N_ELEMENTS (savings); i++)
+    {
+      g_autofree char *run = g_strdup_printf ("saving-%d", (int) i);
+      g_autofree char *arguments = g_strdup_printf ("%s %s --run-dir %s", common, savings[i], run);
+      gboolean workers = strstr (savings[i], "workers") != NULL;
+      run_ok (engine, arguments);
+      if (!workers) /* whose sums are in another order */
+        assert_same_metrics (engine, "plain", run);
+      g_autoptr (GArray) without = engine_series (engine, "plain", "memory/device_planned");
+      g_autoptr (GArray) with = engine_series (engine, run, "memory/device_planned");
+      g_autoptr (GArray) switched = engine_series (engine, run, "time/switch");
+      if (!workers)
+        g_assert_cmpfloat (g_array_index (with, double, 0), <, g_array_index (without, double, 0));
+      g_assert_cmpuint (switched->len, ==, strstr (savings[i], "together") ? 4 : 0);
+    }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -118,5 +145,6 @@ main (int argc, char **argv)
   ENGINE_TEST ("/same-seed/fp32", test_fp32);
   ENGINE_TEST ("/same-seed/bf16", test_bf16);
   ENGINE_TEST ("/same-seed/micro-batches", test_micro_batches);
+  ENGINE_TEST ("/same-seed/memory", test_memory);
   return g_test_run ();
 }

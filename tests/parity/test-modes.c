@@ -43,7 +43,7 @@ close_model (Opened *o)
 static PlumbTrainer *
 new_trainer (Opened *o, int budget)
 {
-  PlumbOptimizerOptions options = { 0.9, 0.95, 1e-8, 0.01, 1.0 };
+  PlumbTrainerOptions options = { 0.9, 0.95, 1e-8, 0.01, 1.0 };
   g_autoptr (GError) error = NULL;
   PlumbTrainer *trainer = plumb_trainer_new (o->model, &options, budget, &error);
   g_assert_no_error (error);
@@ -241,12 +241,79 @@ test_rollout (void)
     }
 }
 
+/* The weights after two updates. */
+static char *
+train (Opened *o, const PlumbTrainerOptions *options, struct plumb_experience *e)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (PlumbTrainer) trainer = plumb_trainer_new (o->model, options, 128, &error);
+  g_assert_no_error (error);
+  PlumbLossSpec loss = { .id = PLUMB_LOSS_SFT, .temperature = 1 };
+  int all[SEQUENCES];
+  for (int s = 0; s < SEQUENCES; s++)
+    all[s] = s;
+  plumb_denominators_add (&loss.denominators, e->sequences, e->offsets, e->mask);
+  for (int step = 0; step < 2; step++)
+    {
+      struct plumb_loss_statistics statistics = { 0 };
+      PlumbStepResult result;
+      double norm;
+      plumb_trainer_sleep (trainer); /* what lay in the activations is not missed */
+      g_assert_true (plumb_trainer_wake (trainer, &error));
+      plumb_trainer_accumulate (trainer, e, all, SEQUENCES, &loss, &statistics, &error);
+      g_assert_no_error (error);
+      g_assert_true (plumb_trainer_step (trainer, 1e-3, &result, &norm, &error));
+      g_assert_cmpint (result, ==, PLUMB_STEP_DONE);
+    }
+  return g_memdup2 (plumb_model_weights (o->model), o->model->table->elements * dev_type_size (o->model->type));
+}
+
+/* What is computed again, and where the state lies, changes no bit of the trained weights. */
+static void
+check_memory (const char *name, enum dev_type type)
+{
+  PlumbTrainerOptions options = { 0.9, 0.95, 1e-8, 0.01, 1.0 };
+  g_autofree char *kept = NULL;
+  gsize bytes[PLUMB_N_RECOMPUTE];
+  for (int mode = 0; mode <= PLUMB_N_RECOMPUTE; mode++)
+    {
+      Opened o;
+      open_model (&o, name, type);
+      struct plumb_experience *e = make_experience (o.model->config->vocabulary);
+      options.offload = mode == PLUMB_N_RECOMPUTE;
+      options.recompute = options.offload ? PLUMB_RECOMPUTE_SELECTIVE : (PlumbRecompute) mode;
+      g_autofree char *weights = train (&o, &options, e);
+      gsize n = o.model->table->elements * dev_type_size (type);
+      if (!kept)
+        kept = g_steal_pointer (&weights);
+      else if (memcmp (kept, weights, n) != 0)
+        g_error ("%s: mode %d trains other weights", name, mode);
+      if (mode < PLUMB_N_RECOMPUTE)
+        bytes[mode] = plumb_trainer_activation_bytes (o.model->config, type, LONGEST, 128, TRUE, options.recompute);
+      plumb_experience_free (e);
+      close_model (&o);
+    }
+  g_assert_cmpuint (bytes[PLUMB_RECOMPUTE_SELECTIVE], <, bytes[PLUMB_RECOMPUTE_NONE]);
+  g_assert_cmpuint (bytes[PLUMB_RECOMPUTE_FULL], <, bytes[PLUMB_RECOMPUTE_SELECTIVE]);
+}
+
+static void
+test_memory (void)
+{
+  for (gsize i = 0; i < G_N_ELEMENTS (fixtures); i++)
+    {
+      check_memory (fixtures[i], DEV_F32);
+      check_memory (fixtures[i], DEV_BF16);
+    }
+}
+
 int
 main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/modes/packing", test_packing);
   g_test_add_func ("/modes/split", test_split);
+  g_test_add_func ("/modes/memory", test_memory);
   g_test_add_func ("/modes/rollout", test_rollout);
   return g_test_run ();
 }

@@ -248,7 +248,7 @@ gradient_thread (gpointer data)
   g_assert_no_error (error);
   PlumbModelConfig *config = plumb_model_config_new (32, 2, 4, 2, 48, 64, 96, &error);
   g_autoptr (PlumbModel) model = plumb_model_new (device, config, DEV_F32, 0, 3, &error);
-  PlumbOptimizerOptions options = { .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8 };
+  PlumbTrainerOptions options = { .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8 };
   g_autoptr (PlumbTrainer) trainer = plumb_trainer_new (model, &options, share->budget, &error);
   g_autoptr (PlumbComm) comm = plumb_comm_new (share->memory ? plumb_shared_memory_path (share->memory) : NULL,
                                                share->rank, share->ranks, 60, &error);
