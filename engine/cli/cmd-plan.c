@@ -22,6 +22,25 @@ build_number (JsonBuilder *builder, const char *key, double value)
 }
 
 static void
+build_workers (JsonBuilder *builder, GArray *workers)
+{
+  json_builder_set_member_name (builder, "workers");
+  json_builder_begin_array (builder);
+  for (guint i = 0; i < workers->len; i++)
+    {
+      const PlumbPlacedWorker *worker = &g_array_index (workers, PlumbPlacedWorker, i);
+      json_builder_begin_object (builder);
+      json_builder_set_member_name (builder, "role");
+      json_builder_add_string_value (builder, plumb_role_name (worker->role));
+      json_builder_set_member_name (builder, "device");
+      json_builder_add_string_value (builder, worker->device);
+      build_number (builder, "bytes", (double) plumb_memory_plan_needed (&worker->memory));
+      json_builder_end_object (builder);
+    }
+  json_builder_end_array (builder);
+}
+
+static void
 print_json (const PlumbRunPlan *plan)
 {
   g_autoptr (JsonBuilder) builder = json_builder_new ();
@@ -32,6 +51,7 @@ print_json (const PlumbRunPlan *plan)
   json_builder_set_member_name (builder, "memory");
   json_builder_add_string_value (builder, memory);
   build_number (builder, "memory_bytes", (double) plumb_memory_plan_total (&plan->memory));
+  build_workers (builder, plan->workers);
   build_number (builder, "disk_bytes", (double) plan->disk);
   build_number (builder, "disk_available", (double) plan->disk_available);
   build_number (builder, "supervised_steps", (double) plan->supervised);
@@ -63,11 +83,24 @@ print_steps (const char *kind, gint64 steps, double seconds)
     g_print (_ ("%-8s %ld steps, not measured\n"), kind, (long) steps);
 }
 
+/* What each takes beside the program, where there are several; the first is the line of the memory. */
+static void
+print_workers (GArray *workers)
+{
+  for (guint i = 1; i < workers->len; i++)
+    {
+      const PlumbPlacedWorker *worker = &g_array_index (workers, PlumbPlacedWorker, i);
+      g_autofree char *memory = plumb_memory_plan_to_text (&worker->memory);
+      g_print (_ ("worker   %u, %s, on %s: %s\n"), worker->number, plumb_role_name (worker->role), worker->device, memory);
+    }
+}
+
 static void
 print_text (const PlumbRunPlan *plan)
 {
   g_autofree char *memory = plumb_memory_plan_to_text (&plan->memory);
   g_print (_ ("device   %s\nmemory   %s\n"), plan->device, memory);
+  print_workers (plan->workers);
   g_print (_ ("disk     %.1f MB, of %.1f MB free\n"), (double) plan->disk / 1e6, (double) plan->disk_available / 1e6);
   print_steps (plan->online > 0 ? _ ("warm-up") : _ ("training"), plan->supervised, plan->supervised_seconds);
   print_steps (_ ("online"), plan->online, plan->online_seconds);

@@ -15,7 +15,7 @@
 #include "engine/core/error.h"
 #include "engine/core/presets.h"
 #include "engine/core/run-dir.h"
-#include "engine/model/device.h"
+#include "engine/run/placement.h"
 #include "engine/run/run.h"
 
 #define START_SECONDS 30 /* until a detached engine must have written its state */
@@ -226,19 +226,6 @@ fail (const Options *o, GError *failure, GError **error)
   return code;
 }
 
-/* A device that the spec names must be there: that is a matter of the machine, not of the spec. */
-static gboolean
-device_is_there (PlumbSpec *spec, GError **error)
-{
-  if (plumb_spec_is_auto (spec, "placement.policy"))
-    return TRUE;
-  g_autoptr (PlumbDevice) device
-      = plumb_device_open (plumb_spec_get_text (spec, "placement.policy"), 1 << 20, error);
-  if (!device)
-    g_prefix_error (error, "placement.policy: ");
-  return device != NULL;
-}
-
 static int
 run (const Options *o, const char *path, GError **error)
 {
@@ -247,7 +234,7 @@ run (const Options *o, const char *path, GError **error)
   g_autoptr (PlumbSpec) spec = find_spec (o, path, problems, &failure);
   if (!spec && failure)
     return fail (o, failure, error);
-  if (problems->len == 0 && spec && !device_is_there (spec, &failure))
+  if (problems->len == 0 && spec && !plumb_placement_check (spec, &failure))
     return fail (o, failure, error);
   if (problems->len == 0 && spec && !o->child)
     plumb_run_preflight (spec, problems, NULL, NULL);

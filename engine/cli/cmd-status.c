@@ -22,6 +22,18 @@ print_line (const PlumbRunInfo *info)
   g_print ("  %s\n", info->path);
 }
 
+/* Which process works where; a run of one has nothing to tell. */
+static void
+print_workers (const PlumbRunStatus *status)
+{
+  for (guint i = 0; i < status->workers->len && status->workers->len > 1; i++)
+    {
+      const PlumbRunWorker *worker = g_ptr_array_index (status->workers, i);
+
+      g_print (_ ("  worker %-4u %s on %s, process %d\n"), i + 1, worker->role, worker->device, (int)worker->pid);
+    }
+}
+
 static void
 print_fully (const PlumbRunInfo *info)
 {
@@ -40,6 +52,7 @@ print_fully (const PlumbRunInfo *info)
       g_print (_ ("  phase       %s\n"), status->phase != NULL ? status->phase : "-");
       g_print (_ ("  attempt     %d, process %d on %s\n"), (int)status->attempt, (int)status->pid,
                status->host != NULL ? status->host : "-");
+      print_workers (status);
       if (status->eta >= 0 && plumb_run_state_is_alive (info->state))
         g_print (_ ("  time left   %.0f s\n"), status->eta);
     }

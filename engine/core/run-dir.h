@@ -45,7 +45,17 @@ typedef struct
   PlumbOutcome outcome;     /* NONE while it runs */
   int exit_code;
   char *message; /* of the end; NULL: none */
+  GPtrArray *workers; /* of PlumbRunWorker, by number */
 } PlumbRunStatus;
+
+/* A worker of a run: "policy", "critic", ..., its device, and its process (that of the run itself where it is a thread). */
+typedef struct
+{
+  char *role, *device;
+  gint64 pid;
+} PlumbRunWorker;
+
+void plumb_run_status_add_worker (PlumbRunStatus *status, const char *role, const char *device, gint64 pid);
 
 PlumbRunStatus *plumb_run_status_new (void);
 void plumb_run_status_free (PlumbRunStatus *status);

@@ -15,6 +15,16 @@
 
 #define LARGEST_STATE (1 << 20)
 
+static void
+worker_free (gpointer data)
+{
+  PlumbRunWorker *worker = data;
+
+  g_free (worker->role);
+  g_free (worker->device);
+  g_free (worker);
+}
+
 PlumbRunStatus *
 plumb_run_status_new (void)
 {
@@ -22,7 +32,19 @@ plumb_run_status_new (void)
 
   status->eta = -1;
   status->tokens_per_second = -1;
+  status->workers = g_ptr_array_new_with_free_func (worker_free);
   return status;
+}
+
+void
+plumb_run_status_add_worker (PlumbRunStatus *status, const char *role, const char *device, gint64 pid)
+{
+  PlumbRunWorker *worker = g_new0 (PlumbRunWorker, 1);
+
+  worker->role = g_strdup (role);
+  worker->device = g_strdup (device);
+  worker->pid = pid;
+  g_ptr_array_add (status->workers, worker);
 }
 
 void
@@ -37,6 +59,7 @@ plumb_run_status_free (PlumbRunStatus *status)
   g_free (status->database);
   g_free (status->samples);
   g_free (status->message);
+  g_ptr_array_unref (status->workers);
   g_free (status);
 }
 
@@ -119,6 +142,27 @@ add_member (JsonBuilder *builder, const PlumbRunStatus *status, gsize index)
     }
 }
 
+static void
+add_workers (JsonBuilder *builder, const PlumbRunStatus *status)
+{
+  json_builder_set_member_name (builder, "workers");
+  json_builder_begin_array (builder);
+  for (guint i = 0; i < status->workers->len; i++)
+    {
+      const PlumbRunWorker *worker = g_ptr_array_index (status->workers, i);
+
+      json_builder_begin_object (builder);
+      json_builder_set_member_name (builder, "role");
+      json_builder_add_string_value (builder, worker->role);
+      json_builder_set_member_name (builder, "device");
+      json_builder_add_string_value (builder, worker->device);
+      json_builder_set_member_name (builder, "pid");
+      json_builder_add_int_value (builder, worker->pid);
+      json_builder_end_object (builder);
+    }
+  json_builder_end_array (builder);
+}
+
 JsonNode *
 plumb_run_status_to_json (const PlumbRunStatus *status)
 {
@@ -127,6 +171,7 @@ plumb_run_status_to_json (const PlumbRunStatus *status)
   json_builder_begin_object (builder);
   for (gsize i = 0; i < G_N_ELEMENTS (members); i++)
     add_member (builder, status, i);
+  add_workers (builder, status);
   json_builder_set_member_name (builder, "exit");
   if (status->outcome == PLUMB_OUTCOME_NONE)
     json_builder_add_null_value (builder);
@@ -193,6 +238,24 @@ read_member (PlumbRunStatus *status, JsonObject *object, gsize index)
     }
 }
 
+static void
+read_workers (PlumbRunStatus *status, JsonObject *object)
+{
+  JsonArray *array = plumb_json_node_array (json_object_get_member (object, "workers"));
+
+  for (guint i = 0; array != NULL && i < json_array_get_length (array); i++)
+    {
+      JsonNode *node = json_array_get_element (array, i);
+      JsonObject *worker = JSON_NODE_HOLDS_OBJECT (node) ? json_node_get_object (node) : NULL;
+      g_autofree char *role = worker != NULL ? text_member (worker, "role") : NULL;
+      g_autofree char *device = worker != NULL ? text_member (worker, "device") : NULL;
+      JsonNode *pid = worker != NULL ? value_member (worker, "pid") : NULL;
+
+      if (role != NULL && device != NULL)
+        plumb_run_status_add_worker (status, role, device, pid != NULL ? json_node_get_int (pid) : 0);
+    }
+}
+
 PlumbRunStatus *
 plumb_run_status_read (const char *run, GError **error)
 {
@@ -217,6 +280,7 @@ plumb_run_status_read (const char *run, GError **error)
     }
   for (gsize i = 0; i < G_N_ELEMENTS (members); i++)
     read_member (status, object, i);
+  read_workers (status, object);
   if (json_object_has_member (object, "exit")
       && JSON_NODE_HOLDS_OBJECT (json_object_get_member (object, "exit")))
     end = json_object_get_object_member (object, "exit");

@@ -110,6 +110,7 @@ open_worker (PlumbRun *run, GError **error)
   if (answer && g_variant_lookup (answer, "planned", "t", &planned) && !run->ahead->counted)
     run->memory_planned += planned;
   run->ahead->counted = TRUE;
+  plumb_run_note_workers (run, NULL);
   return answer != NULL;
 }
 
@@ -117,12 +118,8 @@ gboolean
 plumb_run_ahead_open (PlumbRun *run, const PlumbWorkerSettings *settings, guint64 weight_bytes, GError **error)
 {
   PlumbAhead *self = run->ahead = g_new0 (PlumbAhead, 1);
-  PlumbWorkerSettings own = *settings;
-  own.ahead = TRUE;
-  own.device = settings->rollout_device;
-  own.reference = own.critic = own.reward = own.comm = NULL;
-  own.rank = 0;
-  own.ranks = 1;
+  PlumbWorkerSettings own;
+  plumb_worker_settings_for (&own, settings, PLUMB_ROLE_ROLLOUT);
   self->settings = g_variant_ref_sink (plumb_worker_settings_to_body (&own));
   self->queue = plumb_ahead_queue_new ((int) plumb_spec_get_integer (run->spec, "rollout.samples"),
                                        (int) plumb_tokenizer_vocab_size (run->tokenizer));
@@ -379,6 +376,7 @@ plumb_run_ahead_take (PlumbRun *run, int prompts, gsize *rows, gint64 *first_ord
     return NULL;
   batch->prompts = prompts;
   batch->samples = self->queue->samples;
+  batch->early = plumb_run_may_probe_early (run);
   batch->data = g_new0 (PlumbDataRow *, prompts);
   batch->ordinals = g_new (gint64, prompts);
   *first_ordinal = plumb_ahead_queue_get (self->queue, 0)->ordinal;

@@ -129,26 +129,39 @@ write_position (PlumbRun *run, const char *dir, GError **error)
                                    0644, error);
 }
 
-static gboolean
-ask_folder (PlumbRun *run, PlumbMessageKind kind, const char *folder, const char *model_only, GError **error)
+static GVariant *
+folder_body (const char *folder, const char *model_only)
 {
   g_autoptr (GVariantDict) body = g_variant_dict_new (NULL);
   g_variant_dict_insert (body, "folder", "s", folder);
   g_variant_dict_insert (body, "model-only", "b", model_only != NULL);
   if (model_only)
     g_variant_dict_insert (body, "name", "s", model_only);
-  g_autoptr (GVariant) answer = plumb_crew_ask (run->crew, kind, g_variant_dict_end (body), error);
-  return answer != NULL;
+  return g_variant_dict_end (body);
 }
 
-/* All workers load what the first one wrote. */
+/* The first worker writes what those that train hold, and a critic with a worker of its own what it holds. */
+static gboolean
+save_folder (PlumbRun *run, const char *folder, GError **error)
+{
+  guint32 critic = plumb_crew_worker_of (run->crew, PLUMB_ROLE_CRITIC);
+  g_autoptr (GPtrArray) requests = plumb_crew_requests_new ();
+  g_ptr_array_add (requests, plumb_crew_request_new (1, PLUMB_MESSAGE_SAVE, folder_body (folder, NULL)));
+  if (critic)
+    g_ptr_array_add (requests, plumb_crew_request_new (critic, PLUMB_MESSAGE_SAVE, folder_body (folder, NULL)));
+  return plumb_crew_ask_together (run->crew, requests, error);
+}
+
 static gboolean
 load_folder (PlumbRun *run, const char *folder, GError **error)
 {
-  g_autoptr (GVariantDict) body = g_variant_dict_new (NULL);
-  g_variant_dict_insert (body, "folder", "s", folder);
-  g_autoptr (GVariant) answer = plumb_crew_ask_all (run->crew, PLUMB_MESSAGE_LOAD, g_variant_dict_end (body), error);
-  return answer != NULL;
+  guint32 critic = plumb_crew_worker_of (run->crew, PLUMB_ROLE_CRITIC);
+  g_autoptr (GPtrArray) requests = plumb_crew_requests_new ();
+  for (int i = 0; i < plumb_crew_size (run->crew); i++)
+    g_ptr_array_add (requests, plumb_crew_request_new ((guint32) i + 1, PLUMB_MESSAGE_LOAD, folder_body (folder, NULL)));
+  if (critic)
+    g_ptr_array_add (requests, plumb_crew_request_new (critic, PLUMB_MESSAGE_LOAD, folder_body (folder, NULL)));
+  return plumb_crew_ask_together (run->crew, requests, error);
 }
 
 /* The first worker writes a checkpoint for all: so the others must hold the same bits. */
@@ -177,7 +190,8 @@ check_workers (PlumbRun *run, GError **error)
 gboolean
 plumb_run_save_model (PlumbRun *run, const char *folder, const char *name, GError **error)
 {
-  return ask_folder (run, PLUMB_MESSAGE_SAVE, folder, name, error);
+  g_autoptr (GVariant) answer = plumb_crew_ask (run->crew, PLUMB_MESSAGE_SAVE, folder_body (folder, name), error);
+  return answer != NULL;
 }
 
 static int
@@ -273,8 +287,8 @@ plumb_run_save_checkpoint (PlumbRun *run, GError **error)
                    g_strerror (errno));
       return FALSE;
     }
-  gboolean ok = check_workers (run, error) && ask_folder (run, PLUMB_MESSAGE_SAVE, aside, NULL, error) && write_position (run, aside, error) && plumb_run_ahead_save (run, aside, error)
-                && plumb_sync_folder (aside, error);
+  gboolean ok = check_workers (run, error) && save_folder (run, aside, error) && write_position (run, aside, error)
+                && plumb_run_ahead_save (run, aside, error) && plumb_sync_folder (aside, error);
   if (ok)
     flush_telemetry (run);
   if (ok && g_rename (aside, path) != 0)

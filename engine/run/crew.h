@@ -2,11 +2,12 @@
 #pragma once
 
 #include "engine/run/message.h"
+#include "engine/run/role.h"
 
 G_BEGIN_DECLS
 
-/* The workers as the controller sees them: requests go out, answers come back. Workers 1 .. n train; where something
- * generates ahead of them, it is worker n + 1. */
+/* The workers as the controller sees them: requests go out, answers come back. Workers 1 .. n train; after them come those
+ * of the roles that have a worker of their own, in the order of the roles. */
 typedef struct _PlumbCrew PlumbCrew;
 
 #define PLUMB_CREW_MAX_WORKERS 64
@@ -15,7 +16,7 @@ typedef struct
 {
   gint64 attempt;
   int workers;      /* that train; where there is no other, a single one is a thread of this process */
-  gboolean ahead;   /* one more that generates ahead of them, a process too */
+  gboolean apart[PLUMB_N_ROLES]; /* roles with a worker of their own, a process too */
   int threads;      /* of each process; 0: the cores are divided among them */
   double patience;  /* seconds that a worker may be silent in the middle of a request; 0: without end */
   const char *log;  /* gets what processes print; NULL: dropped */
@@ -35,8 +36,43 @@ void plumb_crew_set_tick (PlumbCrew *crew, PlumbCrewTick tick, gpointer data);
 /* The number of workers that train. */
 int plumb_crew_size (PlumbCrew *crew);
 
-/* Sends a request (a floating body is taken over) to the first worker and waits for its answer's body (transfer full).
- * A failure of the worker comes back as its error. */
+/* The number of the worker of a role's own; 0: those that train have the role. */
+guint32 plumb_crew_worker_of (PlumbCrew *crew, PlumbRole role);
+/* "worker 3, the critic" */
+const char *plumb_crew_worker_name (PlumbCrew *crew, guint32 worker);
+/* The process of a worker; 0: it is a thread of this one. */
+int plumb_crew_worker_process (PlumbCrew *crew, guint32 worker);
+
+/* A request to one worker. Requests to different workers are answered at the same time, those to the same one in their
+ * order. */
+typedef struct _PlumbCrewRequest PlumbCrewRequest;
+
+/* A floating body is taken over. */
+PlumbCrewRequest *plumb_crew_request_new (guint32 worker, PlumbMessageKind kind, GVariant *body);
+void plumb_crew_request_unref (PlumbCrewRequest *request);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (PlumbCrewRequest, plumb_crew_request_unref)
+gboolean plumb_crew_request_is_done (const PlumbCrewRequest *request);
+/* The answer's body (borrowed), once it is done; NULL: it failed. */
+GVariant *plumb_crew_request_answer (const PlumbCrewRequest *request);
+
+/* Sends a request, or lines it up; it is answered while anything is awaited. */
+gboolean plumb_crew_post (PlumbCrew *crew, PlumbCrewRequest *request, GError **error);
+/* Waits until all (PlumbCrewRequest) are done; the failure of one of them is the error. */
+gboolean plumb_crew_await (PlumbCrew *crew, GPtrArray *requests, GError **error);
+/* Both. */
+gboolean plumb_crew_ask_together (PlumbCrew *crew, GPtrArray *requests, GError **error);
+GPtrArray *plumb_crew_requests_new (void);
+
+/* Told when a worker of another role than training and generating has answered: from when to when (monotonic,
+ * microseconds) it worked on what. */
+typedef void (*PlumbCrewSpan) (guint32 worker, PlumbRole role, PlumbMessageKind kind, gint64 begin, gint64 end,
+                               gpointer data);
+void plumb_crew_set_span (PlumbCrew *crew, PlumbCrewSpan span, gpointer data);
+
+/* Sends a request (a floating body is taken over) to a worker and waits for its answer's body (transfer full). A failure
+ * of the worker comes back as its error. */
+GVariant *plumb_crew_ask_worker (PlumbCrew *crew, guint32 worker, PlumbMessageKind kind, GVariant *body, GError **error);
+/* The same to the first worker. */
 GVariant *plumb_crew_ask (PlumbCrew *crew, PlumbMessageKind kind, GVariant *body, GError **error);
 /* The same request to all that train: the answer of the first. */
 GVariant *plumb_crew_ask_all (PlumbCrew *crew, PlumbMessageKind kind, GVariant *body, GError **error);

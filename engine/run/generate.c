@@ -158,14 +158,19 @@ fill_experience (PlumbRun *run, PlumbBatch *batch, const PlumbCompletions *a, GE
   return TRUE;
 }
 
-/* Scores (sequences) of the reward model, normalised where that is asked for; NaN without one. */
+/* Scores (sequences) of the reward model, normalised where that is asked for; NaN without one. What training needs to know
+ * comes at the same time where it may. */
 static gboolean
-ask_reward_model (PlumbRun *run, const struct plumb_experience *e, double *scores, GError **error)
+ask_reward_model (PlumbRun *run, PlumbBatch *batch, double *scores, GError **error)
 {
+  struct plumb_experience *e = batch->experience;
   g_autofree double *values = g_new0 (double, e->tokens + 1);
   gboolean wanted = run->reward && plumb_reward_needs_model (run->reward);
-  if (wanted && !plumb_run_values (run, e, PLUMB_VALUES_REWARD, values, error))
+  PlumbProbe probes[1 + PLUMB_TRAINING_PROBES] = { { PLUMB_PROBE_REWARD, 1, NULL, NULL, values } };
+  int n = 1 + (batch->early ? plumb_run_training_probes (run, e, probes + 1) : 0);
+  if (wanted && !plumb_run_probe (run, e, probes, n, error))
     return FALSE;
+  batch->probed = wanted && batch->early;
   for (int s = 0; s < e->sequences; s++)
     scores[s] = wanted ? (values[e->offsets[s + 1] - 1] - run->reward_mean) / run->reward_deviation : NAN;
   return TRUE;
@@ -257,7 +262,7 @@ score (PlumbRun *run, PlumbBatch *batch, GError **error)
   batch->n_parts = run->reward ? plumb_reward_n_parts (run->reward) : 0;
   batch->scores = g_new0 (PlumbRewardScore, e->sequences);
   batch->parts = g_new0 (double, (gsize) e->sequences * batch->n_parts + 1);
-  if (!ask_reward_model (run, e, model_scores, error) || !(inputs = reward_inputs (run, batch, model_scores, error))
+  if (!ask_reward_model (run, batch, model_scores, error) || !(inputs = reward_inputs (run, batch, model_scores, error))
       || (run->reward && !call_reward (run, batch, inputs, error)))
     return FALSE;
   for (int s = 0; s < e->sequences; s++)
@@ -286,6 +291,7 @@ plumb_run_generate (PlumbRun *run, const PlumbAsk *ask, GError **error)
   g_autoptr (PlumbBatch) batch = g_new0 (PlumbBatch, 1);
   batch->prompts = ask->prompts;
   batch->samples = ask->samples;
+  batch->early = ask->early;
   batch->data = g_new0 (PlumbDataRow *, ask->prompts);
   batch->ordinals = g_new (gint64, ask->prompts);
   for (int p = 0; p < ask->prompts; p++)

@@ -55,6 +55,14 @@ ask_greedy (PlumbRun *run, const PlumbAsk *asked, PlumbBatch *batch, GError **er
   return TRUE;
 }
 
+/* Whether a reward model of another worker may score beside the log-probs: where all that is generated is trained. */
+gboolean
+plumb_run_may_probe_early (PlumbRun *run)
+{
+  return plumb_crew_worker_of (run->crew, PLUMB_ROLE_REWARD) && !run->recipe->greedy
+         && !plumb_spec_get_boolean (run->spec, "algorithm.dynamic_sampling");
+}
+
 static PlumbBatch *
 take_and_generate (PlumbRun *run, int prompts, GError **error)
 {
@@ -65,6 +73,7 @@ take_and_generate (PlumbRun *run, int prompts, GError **error)
     .first_ordinal = run->position.ordinal,
     .temperature = plumb_spec_get_real (run->spec, "rollout.temperature"),
     .purpose = PLUMB_RANDOM_ROLLOUT,
+    .early = plumb_run_may_probe_early (run),
   };
   g_autofree gsize *rows = g_new (gsize, ask.prompts);
   g_autoptr (PlumbBatch) batch = NULL;
@@ -133,12 +142,10 @@ generate_batch (PlumbRun *run, GError **error)
 static gboolean
 fill_log_probs (PlumbRun *run, struct plumb_experience *e, GError **error)
 {
-  double temperature = plumb_spec_get_real (run->spec, "rollout.temperature");
+  PlumbProbe probes[PLUMB_TRAINING_PROBES];
+  int n = plumb_run_training_probes (run, e, probes);
   plumb_run_begin_phase (run, "logprob");
-  gboolean ok = plumb_run_log_probs (run, e, FALSE, temperature, e->old_logp, e->entropy, error)
-                && (!plumb_recipe_needs_reference (run->spec)
-                    || plumb_run_log_probs (run, e, TRUE, temperature, e->reference_logp, NULL, error))
-                && (!run->recipe->critic || plumb_run_values (run, e, PLUMB_VALUES_CRITIC, e->value, error));
+  gboolean ok = plumb_run_probe (run, e, probes, n, error);
   plumb_run_end_phase (run);
   return ok;
 }
@@ -229,10 +236,13 @@ static gboolean
 train_mini_batch (PlumbRun *run, const struct plumb_experience *e, const int *sequences, int n, Training *t,
                   GError **error)
 {
-  if (t->critic
-      && !plumb_run_update (run, e, sequences, n, &t->value_loss, &t->value_schedule, &t->value_sums, error))
-    return FALSE;
-  return !t->policy || plumb_run_update (run, e, sequences, n, &t->loss, &t->schedule, &t->sums, error);
+  PlumbUpdate updates[2];
+  int n_updates = 0;
+  if (t->critic)
+    updates[n_updates++] = (PlumbUpdate){ &t->value_loss, &t->value_schedule, &t->value_sums };
+  if (t->policy)
+    updates[n_updates++] = (PlumbUpdate){ &t->loss, &t->schedule, &t->sums };
+  return plumb_run_update (run, e, sequences, n, updates, n_updates, error);
 }
 
 /* Some epochs of mini-batches over the units (sequences, or pairs) that are still in the loss. */
@@ -312,7 +322,7 @@ make_experience (PlumbRun *run, PlumbBatch *batch, struct plumb_group_statistics
 {
   struct plumb_advantage_options options = plumb_recipe_advantages (run->spec, run->position.kl_coefficient);
   struct plumb_experience *chosen;
-  if (!fill_log_probs (run, batch->experience, error))
+  if (!batch->probed && !fill_log_probs (run, batch->experience, error))
     return NULL;
   if (run->recipe->loss == PLUMB_LOSS_POLICY)
     {

@@ -11,6 +11,7 @@
 
 #include "engine/comm/comm.h"
 #include "engine/run/ahead.h"
+#include "engine/run/placement.h"
 #include "engine/run/prepare.h"
 #include "engine/run/run.h"
 
@@ -20,21 +21,45 @@ tick (gint64 done, gint64 of, gpointer data)
   return plumb_run_tick (data, done, of);
 }
 
-/* What one worker is to open: all of them the same, each with its place among them. */
+/* What one worker is to open: of those that train all the same, each with its place among them. */
 static GVariant *
-settings_body (PlumbRun *run, const PlumbWorkerSettings *settings, int rank)
+settings_body (PlumbRun *run, const PlumbWorkerSettings *settings, GArray *workers, PlumbRole role, int rank)
 {
-  PlumbWorkerSettings own = *settings;
+  PlumbWorkerSettings own;
   g_autofree char *device = NULL;
-  guint64 first = 0;
-  own.rank = rank;
-  own.comm = run->comm ? (char *) plumb_shared_memory_path (run->comm) : NULL;
-  /* Each takes a GPU of its own, from the one that is named on. */
-  if (own.ranks > 1 && own.device && g_str_has_prefix (own.device, "cuda:")
-      && g_ascii_string_to_unsigned (own.device + strlen ("cuda:"), 10, 0, G_MAXINT, &first, NULL))
-    own.device = device = g_strdup_printf ("cuda:%" G_GUINT64_FORMAT, first + (guint64) rank);
+  plumb_placement_settings (&own, settings, role, rank, &device);
+  if (role == PLUMB_ROLE_POLICY)
+    own.comm = run->comm ? (char *) plumb_shared_memory_path (run->comm) : NULL;
+  own.others = (double) plumb_placement_others (workers, role);
   plumb_hardware_watch (run->hardware, own.device);
   return plumb_worker_settings_to_body (&own);
+}
+
+/* What a worker with a role of its own did, as a row of the timeline. */
+static void
+record_span (guint32 worker, PlumbRole role, PlumbMessageKind kind, gint64 begin, gint64 end, gpointer data)
+{
+  static const char *const names[] = {
+    [PLUMB_MESSAGE_OPEN] = "load",       [PLUMB_MESSAGE_LOAD] = "load",     [PLUMB_MESSAGE_SAVE] = "checkpoint",
+    [PLUMB_MESSAGE_LOG_PROBS] = "logprob", [PLUMB_MESSAGE_VALUES] = "logprob", [PLUMB_MESSAGE_TRAIN] = "train",
+    [PLUMB_MESSAGE_STAGE] = "sync",
+  };
+  PlumbRun *run = data;
+  g_autofree char *name = g_strdup_printf ("worker %u (%s)", worker, plumb_role_name (role));
+  const char *phase = kind < G_N_ELEMENTS (names) ? names[kind] : NULL;
+  double wall = plumb_telemetry_now (run->telemetry) - (double) g_get_monotonic_time () / G_USEC_PER_SEC;
+  if (phase)
+    plumb_telemetry_phase (run->telemetry, name, role == PLUMB_ROLE_REWARD && kind == PLUMB_MESSAGE_VALUES ? "score" : phase,
+                           run->position.step, wall + (double) begin / G_USEC_PER_SEC,
+                           wall + (double) end / G_USEC_PER_SEC);
+}
+
+/* A run that only measures has no use for a critic. */
+static void
+leave_critic (PlumbWorkerSettings *settings)
+{
+  g_clear_pointer (&settings->critic, g_free);
+  g_clear_pointer (&settings->devices[PLUMB_ROLE_CRITIC], g_free);
 }
 
 static gboolean
@@ -44,27 +69,37 @@ start_crew (PlumbRun *run, PlumbWorkerSettings *settings, GError **error)
   PlumbCrewPlan plan = {
     .attempt = plumb_telemetry_attempt (run->telemetry),
     .workers = run->alone ? 1 : (int) plumb_spec_get_integer (run->spec, "placement.workers"),
-    .ahead = !run->alone && run->recipe->online && plumb_spec_get_boolean (run->spec, "rollout.async"),
     .patience = plumb_spec_get_real (run->spec, "placement.timeout"),
     .log = log,
   };
   settings->measure_only = run->alone;
   settings->ranks = plan.workers;
-  settings->patience = plan.patience;
+  if (run->alone)
+    {
+      leave_critic (settings);
+      g_clear_pointer (&settings->devices[PLUMB_ROLE_ROLLOUT], g_free);
+    }
+  for (int role = PLUMB_ROLE_POLICY + 1; role < PLUMB_N_ROLES; role++)
+    plan.apart[role] = settings->devices[role] != NULL;
   if (plan.workers > 1 && !(run->comm = plumb_comm_memory_new (plan.workers, error)))
     return FALSE;
   run->crew = plumb_crew_start (&plan, error);
-  if (run->crew)
-    plumb_crew_set_tick (run->crew, tick, run);
-  return run->crew != NULL;
+  if (!run->crew)
+    return FALSE;
+  plumb_crew_set_tick (run->crew, tick, run);
+  plumb_crew_set_span (run->crew, record_span, run);
+  return TRUE;
 }
 
 static void
-add_planned (PlumbRun *run, GVariant *answer)
+add_planned (PlumbRun *run, GVariant *answer, gboolean first_of_role)
 {
-  guint64 planned = 0;
+  guint64 planned = 0, checkpoint = 0;
   g_variant_lookup (answer, "planned", "t", &planned);
+  g_variant_lookup (answer, "checkpoint-bytes", "t", &checkpoint);
   run->memory_planned += planned;
+  /* Those that train hold the same. */
+  run->checkpoint_bytes += first_of_role ? checkpoint : 0;
 }
 
 /* What this process takes itself, where the workers are others. */
@@ -75,22 +110,25 @@ own_memory (void)
   return getrusage (RUSAGE_SELF, &usage) == 0 ? (guint64) usage.ru_maxrss * 1024 : 0;
 }
 
-/* All workers load their models; the answer of the first (transfer full). */
-static GVariant *
-open_models (PlumbRun *run, const PlumbWorkerSettings *settings, GError **error)
+/* All workers but the one that generates ahead load their models: their answers, in the order of the workers. */
+static gboolean
+open_models (PlumbRun *run, const PlumbWorkerSettings *settings, GArray *workers, GPtrArray *requests, GError **error)
 {
-  int n = plumb_crew_size (run->crew);
-  g_autofree GVariant **bodies = g_new0 (GVariant *, n), **answers = g_new0 (GVariant *, n);
-  for (int i = 0; i < n; i++)
-    bodies[i] = settings_body (run, settings, i);
+  for (guint i = 0; i < workers->len; i++)
+    {
+      const PlumbPlacedWorker *worker = &g_array_index (workers, PlumbPlacedWorker, i);
+      if (worker->role == PLUMB_ROLE_ROLLOUT)
+        continue;
+      GVariant *body = settings_body (run, settings, workers, worker->role, (int) i);
+      g_ptr_array_add (requests, plumb_crew_request_new (worker->number, PLUMB_MESSAGE_OPEN, body));
+    }
   plumb_run_begin_phase (run, "load");
-  gboolean ok = plumb_crew_ask_each (run->crew, PLUMB_MESSAGE_OPEN, bodies, answers, error);
+  gboolean ok = plumb_crew_ask_together (run->crew, requests, error);
   plumb_run_end_phase (run);
-  for (int i = 0; ok && i < n; i++)
-    add_planned (run, answers[i]);
-  GVariant *first = ok ? g_steal_pointer (&answers[0]) : NULL;
-  plumb_crew_clear_answers (run->crew, answers);
-  return first;
+  for (guint i = 0; ok && i < requests->len; i++)
+    add_planned (run, plumb_crew_request_answer (g_ptr_array_index (requests, i)),
+                 i == 0 || (int) i >= plumb_crew_size (run->crew));
+  return ok;
 }
 
 static void
@@ -128,11 +166,49 @@ tell_opened (PlumbRun *run, const PlumbWorkerSettings *settings, GVariant *opene
   plumb_progress_say (run->progress, "memory   %s%s", each, plan);
   if (run->ahead)
     plumb_progress_say (run->progress, "ahead    worker %d generates on %s, at most %" G_GINT64_FORMAT " versions ahead%s",
-                        workers + 1, settings->rollout_device,
+                        workers + 1, settings->devices[PLUMB_ROLE_ROLLOUT],
                         plumb_spec_get_integer (run->spec, "rollout.max_staleness"),
                         plumb_spec_get_boolean (run->spec, "rollout.partial") ? ", partial completions" : "");
   plumb_telemetry_event (run->telemetry, PLUMB_EVENT_INFO, "plan", run->position.step, "memory planned: %s%s", each,
                          plan);
+}
+
+void
+plumb_run_note_workers (PlumbRun *run, GArray *workers)
+{
+  GPtrArray *noted = run->status->workers;
+  for (guint i = 0; workers && i < workers->len; i++)
+    {
+      const PlumbPlacedWorker *worker = &g_array_index (workers, PlumbPlacedWorker, i);
+      plumb_run_status_add_worker (run->status, plumb_role_name (worker->role), worker->device, 0);
+    }
+  for (guint i = 0; i < noted->len; i++)
+    {
+      int process = plumb_crew_worker_process (run->crew, i + 1);
+      ((PlumbRunWorker *) g_ptr_array_index (noted, i))->pid = process ? process : run->status->pid;
+    }
+  run->last_state = 0; /* to be written with the next tick */
+}
+
+/* Those with a worker of their own. */
+static void
+tell_roles (PlumbRun *run, GArray *workers, GPtrArray *requests)
+{
+  for (guint i = 0, opened = 0; i < workers->len; i++)
+    {
+      const PlumbPlacedWorker *worker = &g_array_index (workers, PlumbPlacedWorker, i);
+      const char *text = "";
+      if (worker->role == PLUMB_ROLE_ROLLOUT)
+        continue;
+      GVariant *answer = plumb_crew_request_answer (g_ptr_array_index (requests, opened++));
+      if (worker->role == PLUMB_ROLE_POLICY)
+        continue;
+      g_variant_lookup (answer, "plan", "&s", &text);
+      plumb_progress_say (run->progress, "apart    %s, on %s: %s", plumb_crew_worker_name (run->crew, worker->number),
+                          worker->device, text);
+      plumb_telemetry_event (run->telemetry, PLUMB_EVENT_INFO, "plan", run->position.step, "%s, on %s: memory planned: %s",
+                             plumb_crew_worker_name (run->crew, worker->number), worker->device, text);
+    }
 }
 
 gboolean
@@ -145,18 +221,22 @@ plumb_run_open_crew (PlumbRun *run, const PlumbRunInputs *in, GError **error)
       || !plumb_spec_save_resolved (run->spec, resolved, error) || !start_crew (run, &settings, error))
     return FALSE;
   run->reference_kept = settings.reference_from_policy;
-  g_autoptr (GVariant) opened = open_models (run, &settings, error);
-  if (!opened)
+  run->critic_follows = settings.devices[PLUMB_ROLE_CRITIC] && g_strcmp0 (settings.critic, settings.policy) == 0;
+  g_autoptr (GArray) workers = plumb_placement_plan (&settings, error);
+  g_autoptr (GPtrArray) requests = plumb_crew_requests_new ();
+  if (!workers || !open_models (run, &settings, workers, requests, error))
     return FALSE;
+  GVariant *opened = plumb_crew_request_answer (g_ptr_array_index (requests, 0));
   g_variant_lookup (opened, "weight-bytes", "t", &weight_bytes);
-  g_variant_lookup (opened, "checkpoint-bytes", "t", &run->checkpoint_bytes);
   if (plumb_crew_has_ahead (run->crew) && !plumb_run_ahead_open (run, &settings, weight_bytes, error))
     return FALSE;
-  if (plumb_crew_size (run->crew) > 1 || run->ahead)
+  plumb_run_note_workers (run, workers);
+  if (workers->len > 1)
     run->memory_planned += own_memory ();
   if (run->ahead)
-    plumb_hardware_watch (run->hardware, settings.rollout_device);
+    plumb_hardware_watch (run->hardware, settings.devices[PLUMB_ROLE_ROLLOUT]);
   tell_opened (run, &settings, opened);
+  tell_roles (run, workers, requests);
   tell_correction (run);
   return TRUE;
 }

@@ -29,6 +29,7 @@ plumb_run_plan_clear (PlumbRunPlan *plan)
 {
   g_clear_pointer (&plan->device, g_free);
   g_clear_pointer (&plan->phases, g_array_unref);
+  g_clear_pointer (&plan->workers, g_array_unref);
 }
 
 /* Model and optimizer of each checkpoint that is kept, and the best beside them; the export. */
@@ -38,32 +39,29 @@ plan_disk (PlumbRunPlan *plan, PlumbSpec *spec, const char *dir)
   struct statvfs disk;
   gsize keep = (gsize) plumb_spec_get_integer (spec, "checkpoint.keep") + 1;
   /* All but the gradients of the optimizer's state, and the critic with its own. */
+  gsize critic = 0, reference = 0;
+  for (guint i = 0; i < plan->workers->len; i++)
+    {
+      const PlumbMemoryPlan *memory = &g_array_index (plan->workers, PlumbPlacedWorker, i).memory;
+      critic = MAX (critic, memory->critic);
+      reference = MAX (reference, memory->reference);
+    }
   gsize state = plan->memory.state + plan->memory.host;
-  gsize each = plan->memory.weights + state - state / 4 + plan->memory.critic;
-  plan->disk = keep * each + plan->memory.weights + plan->memory.reference;
+  gsize each = plan->memory.weights + state - state / 4 + critic;
+  plan->disk = keep * each + plan->memory.weights + reference;
   plan->disk_available = statvfs (dir, &disk) == 0 ? (guint64) disk.f_bavail * disk.f_frsize : 0;
 }
 
-/* Workers that are processes, the one that generates ahead, and the process that leads them. */
-static gboolean
-plan_others (PlumbRunPlan *plan, PlumbSpec *spec, const PlumbWorkerSettings *settings, PlumbDevice *device,
-             GError **error)
+/* Workers that are processes beside the first one, and the process that leads them. */
+static void
+plan_others (PlumbRunPlan *plan)
 {
-  gsize workers = (gsize) plumb_spec_get_integer (spec, "placement.workers"), program = plan->memory.program;
-  gboolean ahead = settings->rollout_device != NULL;
-  if (workers == 1 && !ahead)
-    return TRUE;
-  plan->memory.others = program + (workers - 1) * (program + plumb_memory_plan_needed (&plan->memory));
-  if (!ahead)
-    return TRUE;
-  PlumbWorkerSettings own = *settings;
-  PlumbMemoryPlan memory;
-  own.ahead = TRUE;
-  own.reference = own.critic = own.reward = NULL;
-  if (!plumb_memory_plan_make (&memory, &own, device, error))
-    return FALSE;
-  plan->memory.others += program + plumb_memory_plan_needed (&memory);
-  return TRUE;
+  gsize program = plan->memory.program;
+  for (guint i = 1; i < plan->workers->len; i++)
+    plan->memory.others
+        += program + plumb_memory_plan_needed (&g_array_index (plan->workers, PlumbPlacedWorker, i).memory);
+  if (plan->workers->len > 1)
+    plan->memory.others += program;
 }
 
 static gboolean
@@ -76,9 +74,10 @@ plan_memory (PlumbRunPlan *plan, PlumbSpec *spec, const char *scratch, GError **
       || !plumb_run_make_settings (&settings, &inputs, scratch, error))
     return FALSE;
   g_autoptr (PlumbDevice) device = plumb_device_open (settings.device ? settings.device : "cpu", 1 << 20, error);
-  if (!device || !plumb_memory_plan_make (&plan->memory, &settings, device, error)
-      || !plan_others (plan, spec, &settings, device, error))
+  if (!device || !(plan->workers = plumb_placement_plan (&settings, error)))
     return FALSE;
+  plan->memory = g_array_index (plan->workers, PlumbPlacedWorker, 0).memory;
+  plan_others (plan);
   struct dev_info info = { 0 };
   device->ops->info (device->context, &info);
   plan->device = g_strdup (info.name);

@@ -2,14 +2,15 @@
 #pragma once
 
 #include "engine/core/spec.h"
-#include "engine/run/settings.h"
+#include "engine/run/placement.h"
 
 G_BEGIN_DECLS
 
 /* What a run will take. Seconds are measured on a trial of a few real steps, and NaN without one. */
 typedef struct
 {
-  PlumbMemoryPlan memory;
+  PlumbMemoryPlan memory;    /* of the first worker, and of the others together */
+  GArray *workers;           /* of PlumbPlacedWorker */
   char *device;
   gint64 supervised, online; /* steps of each kind */
   double supervised_seconds, online_seconds; /* of one step */

@@ -13,6 +13,7 @@
 
 #include "engine/core/error.h"
 #include "engine/model/export.h"
+#include "engine/run/placement.h"
 #include "engine/run/prepare.h"
 
 #define DEFAULT_MICRO_BATCH 4096 /* tokens */
@@ -404,42 +405,18 @@ cache_pages (PlumbSpec *spec, const PlumbModelConfig *config, const PlumbWorkerS
   return (int) CLAMP (share * (double) memory_available / page, 1, 1 << 30);
 }
 
-/* The device of the run: a GPU that the spec names must be there; without a name the first one is taken, or the CPU with
- * the reason. */
-static PlumbDevice *
-choose_device (PlumbWorkerSettings *s, PlumbSpec *spec, guint64 *memory_available, GError **error)
-{
-  gboolean automatic = plumb_spec_is_auto (spec, "placement.policy");
-  g_autofree char *reason = NULL;
-  s->device = plumb_device_choose (automatic ? NULL : plumb_spec_get_text (spec, "placement.policy"), &reason);
-  if (reason)
-    s->no_gpu = g_steal_pointer (&reason);
-  g_autoptr (PlumbDevice) device = plumb_device_open (s->device, 1 << 20, error);
-  if (!device)
-    {
-      g_prefix_error (error, "placement.policy: ");
-      return NULL;
-    }
-  struct dev_info info = { 0 };
-  device->ops->info (device->context, &info);
-  *memory_available = info.memory_available;
-  s->deterministic = plumb_spec_is_auto (spec, "run.deterministic")
-                         ? !device->asynchronous
-                         : plumb_spec_get_boolean (spec, "run.deterministic");
-  if ((automatic && !plumb_spec_resolve (spec, "placement.policy", s->device, error))
-      || (plumb_spec_is_auto (spec, "run.deterministic")
-          && !plumb_spec_resolve (spec, "run.deterministic", s->deterministic ? "yes" : "no", error)))
-    return NULL;
-  return g_steal_pointer (&device);
-}
-
 /* How memory is saved: as the spec says, else the least that is needed. */
 static gboolean
-fit_memory (PlumbWorkerSettings *s, PlumbSpec *spec, guint64 memory_available, PlumbDevice *device, GError **error)
+fit_memory (PlumbWorkerSettings *s, PlumbSpec *spec, guint64 memory_available, GError **error)
 {
   gboolean any_recompute = plumb_spec_is_auto (spec, "train.recompute");
   gboolean online = plumb_recipe (plumb_spec_algorithm (spec))->online;
   gboolean any_together = online && plumb_spec_is_auto (spec, "placement.together");
+  g_autoptr (PlumbDevice) device = plumb_device_open (s->device, 1 << 20, error);
+  g_autoptr (GArray) workers = device ? plumb_placement_plan (s, error) : NULL;
+  if (!workers)
+    return FALSE;
+  memory_available -= MIN (memory_available, plumb_placement_others (workers, PLUMB_ROLE_POLICY));
   int sharing = device->asynchronous ? 1 : (int) plumb_spec_get_integer (spec, "placement.workers");
   for (int i = 0; !any_recompute && i < PLUMB_N_RECOMPUTE; i++)
     if (g_str_equal (plumb_spec_get_text (spec, "train.recompute"), plumb_recompute_names[i]))
@@ -450,62 +427,6 @@ fit_memory (PlumbWorkerSettings *s, PlumbSpec *spec, guint64 memory_available, P
          && (!any_recompute
              || plumb_spec_resolve (spec, "train.recompute", plumb_recompute_names[s->trainer.recompute], error))
          && (!any_together || plumb_spec_resolve (spec, "placement.together", s->together ? "yes" : "no", error));
-}
-
-/* The GPU of a number counted from the first one; FALSE where it is no GPU. */
-static gboolean
-count_on (const char *device, gint64 steps, char **other)
-{
-  guint64 first = 0;
-  if (!g_str_has_prefix (device, "cuda:")
-      || !g_ascii_string_to_unsigned (device + strlen ("cuda:"), 10, 0, G_MAXINT, &first, NULL))
-    return FALSE;
-  *other = g_strdup_printf ("cuda:%" G_GINT64_FORMAT, (gint64) first + steps);
-  return TRUE;
-}
-
-/* Each worker takes a GPU of its own, from that of the run on. */
-static gboolean
-check_workers (const PlumbWorkerSettings *s, gint64 workers, GError **error)
-{
-  for (gint64 i = 1; i < workers; i++)
-    {
-      g_autofree char *name = NULL;
-      if (!count_on (s->device, i, &name))
-        return TRUE;
-      g_autoptr (PlumbDevice) device = plumb_device_open (name, 1 << 20, error);
-      if (!device)
-        {
-          g_prefix_error (error, "placement.workers = %" G_GINT64_FORMAT " takes as many GPUs from %s on; ", workers,
-                          s->device);
-          return FALSE;
-        }
-    }
-  return TRUE;
-}
-
-/* What generates ahead takes the GPU after those that train where there is one; else it shares the last of them. */
-static gboolean
-choose_rollout_device (PlumbWorkerSettings *s, PlumbSpec *spec, GError **error)
-{
-  gint64 workers = plumb_spec_get_integer (spec, "placement.workers");
-  g_autofree char *next = NULL, *last = NULL;
-  if (!check_workers (s, workers, error))
-    return FALSE;
-  if (!plumb_recipe (plumb_spec_algorithm (spec))->online || !plumb_spec_get_boolean (spec, "rollout.async"))
-    return TRUE;
-  gboolean automatic = plumb_spec_is_auto (spec, "placement.rollout");
-  gboolean gpu = automatic && count_on (s->device, workers, &next) && count_on (s->device, workers - 1, &last);
-  const char *name = !automatic ? plumb_spec_get_text (spec, "placement.rollout") : gpu ? next : s->device;
-  g_autoptr (GError) missing = NULL;
-  g_autoptr (PlumbDevice) device = plumb_device_open (name, 1 << 20, &missing);
-  if (!device && !automatic)
-    {
-      g_propagate_prefixed_error (error, g_steal_pointer (&missing), "placement.rollout: ");
-      return FALSE;
-    }
-  s->rollout_device = g_strdup (device ? name : last);
-  return !automatic || plumb_spec_resolve (spec, "placement.rollout", s->rollout_device, error);
 }
 
 /* The frozen model: the one that is named, the one that was kept when a stage or round began, or the first. */
@@ -574,11 +495,9 @@ plumb_run_make_settings (PlumbWorkerSettings *s, const PlumbRunInputs *in, const
   int length = (int) plumb_spec_get_integer (spec, "model.max_length");
   if (!config)
     return FALSE;
-  guint64 memory_available = 0;
-  g_autoptr (PlumbDevice) device = choose_device (s, spec, &memory_available, error);
-  if (!device || !choose_rollout_device (s, spec, error))
+  PlumbPlacementDevice device = { 0 };
+  if (!plumb_placement_choose (s, spec, &device, error))
     return FALSE;
-  gboolean gpu = device->asynchronous;
   s->policy = g_strdup (in->start_model);
   s->type = g_str_equal (plumb_spec_get_text (spec, "model.precision"), "bf16") ? DEV_BF16 : DEV_F32;
   s->max_length = length;
@@ -597,15 +516,15 @@ plumb_run_make_settings (PlumbWorkerSettings *s, const PlumbRunInputs *in, const
   s->seed = (int) (plumb_spec_get_integer (spec, "run.seed") & G_MAXINT);
   if (plumb_recipe_needs_reference (spec))
     set_reference (s, in, dir);
-  if (!set_scalar_models (s, in, error))
+  if (!set_scalar_models (s, in, error) || !plumb_placement_choose_roles (s, spec, error))
     return FALSE;
   if (!recipe->online)
-    return fit_memory (s, spec, memory_available, device, error);
+    return fit_memory (s, spec, device.memory_available, error);
   gint64 wanted = plumb_spec_get_integer (spec, "rollout.prompts_per_step")
                   * plumb_spec_get_integer (spec, "rollout.samples");
-  if (!resolve_integer (spec, "rollout.max_running", MIN (wanted, gpu ? GPU_RUNNING : DEFAULT_RUNNING), error))
+  if (!resolve_integer (spec, "rollout.max_running", MIN (wanted, device.gpu ? GPU_RUNNING : DEFAULT_RUNNING), error))
     return FALSE;
-  s->rollout.prefill_tokens = gpu ? GPU_PREFILL_TOKENS : 0;
+  s->rollout.prefill_tokens = device.gpu ? GPU_PREFILL_TOKENS : 0;
   int new_tokens = (int) plumb_spec_get_integer (spec, "rollout.max_new_tokens");
   s->rollout.max_running = (int) plumb_spec_get_integer (spec, "rollout.max_running");
   s->rollout.page_tokens = (int) plumb_spec_get_integer (spec, "rollout.page_tokens");
@@ -621,6 +540,6 @@ plumb_run_make_settings (PlumbWorkerSettings *s, const PlumbRunInputs *in, const
   if (plumb_spec_is_set (spec, "data.max_prompt_length") && !in->environment)
     s->rollout.max_prompt = MIN (s->rollout.max_prompt,
                                  (int) plumb_spec_get_integer (spec, "data.max_prompt_length"));
-  s->rollout.pages = cache_pages (spec, config, s, memory_available);
-  return fit_memory (s, spec, memory_available, device, error);
+  s->rollout.pages = cache_pages (spec, config, s, device.memory_available);
+  return fit_memory (s, spec, device.memory_available, error);
 }

@@ -28,91 +28,121 @@ take_floats (GVariant *answer, const char *key, gsize n, float *to, GError **err
   return FALSE;
 }
 
-/* A question about each token of an experience: its parts go to the workers. */
-typedef struct
+static gboolean
+is_value (PlumbProbeOf of)
 {
-  PlumbMessageKind kind;
-  const char *option; /* beside the tokens */
-  GVariant *value;    /* of the option */
-  double temperature;
-} Question;
+  return of == PLUMB_PROBE_CRITIC || of == PLUMB_PROBE_REWARD || of == PLUMB_PROBE_SCORES;
+}
 
 static GVariant *
-question_body (const Question *q, const struct plumb_experience *part)
+probe_body (const PlumbProbe *probe, const struct plumb_experience *part)
 {
   g_autoptr (GVariantDict) body = g_variant_dict_new (NULL);
   plumb_body_add_experience (body, part, FALSE);
-  g_variant_dict_insert_value (body, q->option, q->value);
-  g_variant_dict_insert (body, "temperature", "d", q->temperature);
+  if (is_value (probe->of))
+    g_variant_dict_insert (body, "of", "i", probe->of - PLUMB_PROBE_CRITIC);
+  else
+    g_variant_dict_insert (body, "of-reference", "b", probe->of == PLUMB_PROBE_REFERENCE);
+  g_variant_dict_insert (body, "temperature", "d", probe->temperature);
   return g_variant_dict_end (body);
 }
 
-/* Answers by worker, to be cleared; offsets (workers + 1): the first token of each part. */
-static gboolean
-ask_parts (PlumbRun *run, const Question *q, const struct plumb_experience *e, GVariant **answers, int *offsets,
-           GError **error)
+/* A part of a probe: what one worker is asked. */
+typedef struct
 {
-  int n = plumb_crew_size (run->crew), first = 0;
-  g_autofree GVariant **bodies = g_new0 (GVariant *, n);
+  const PlumbProbe *probe;
+  int first, last; /* tokens */
+} Part;
+
+static void
+add_part (GPtrArray *requests, GArray *parts, guint32 worker, const PlumbProbe *probe, const struct plumb_experience *e,
+          int first, int last)
+{
+  Part part = { probe, e->offsets[first], e->offsets[last] };
+  struct plumb_experience *cut = plumb_experience_part (e, first, last);
+  g_ptr_array_add (requests, plumb_crew_request_new (worker, is_value (probe->of) ? PLUMB_MESSAGE_VALUES : PLUMB_MESSAGE_LOG_PROBS,
+                                                     probe_body (probe, cut)));
+  g_array_append_val (parts, part);
+  plumb_experience_free (cut);
+}
+
+/* The worker of the role answers alone; else those that train share the sequences. */
+static void
+add_parts (PlumbRun *run, GPtrArray *requests, GArray *parts, const PlumbProbe *probe, const struct plumb_experience *e)
+{
+  static const PlumbRole roles[] = { [PLUMB_PROBE_REFERENCE] = PLUMB_ROLE_REFERENCE,
+                                     [PLUMB_PROBE_CRITIC] = PLUMB_ROLE_CRITIC,
+                                     [PLUMB_PROBE_REWARD] = PLUMB_ROLE_REWARD,
+                                     [PLUMB_PROBE_SCORES] = PLUMB_ROLE_POLICY };
+  guint32 worker = plumb_crew_worker_of (run->crew, roles[probe->of]);
+  int n = worker ? 1 : plumb_crew_size (run->crew), first = 0;
   g_autofree int *ends = g_new (int, n);
-  g_autoptr (GVariant) value = g_variant_ref_sink (q->value);
   plumb_split_sequences (e->offsets, e->sequences, 1, n, ends);
   for (int i = 0; i < n; i++)
     {
-      offsets[i] = e->offsets[first];
       if (ends[i] > first)
-        {
-          struct plumb_experience *part = plumb_experience_part (e, first, ends[i]);
-          bodies[i] = question_body (q, part);
-          plumb_experience_free (part);
-        }
+        add_part (requests, parts, worker ? worker : (guint32) i + 1, probe, e, first, ends[i]);
       first = ends[i];
     }
-  offsets[n] = e->tokens;
-  return plumb_crew_ask_each (run->crew, q->kind, bodies, answers, error);
 }
 
-/* Joins what the workers answered under a key. */
 static gboolean
-join_floats (PlumbRun *run, GVariant *const *answers, const int *offsets, const char *key, float *to, GError **error)
+take_values (GVariant *answer, const Part *part, GError **error)
 {
-  for (int i = 0; i < plumb_crew_size (run->crew); i++)
-    if (answers[i]
-        && !take_floats (answers[i], key, (gsize) (offsets[i + 1] - offsets[i]), to + offsets[i], error))
+  gsize n = (gsize) (part->last - part->first);
+  g_autofree float *found = g_new0 (float, n + 1);
+  if (!take_floats (answer, "values", n, found, error))
+    return FALSE;
+  for (gsize t = 0; t < n; t++)
+    part->probe->values[part->first + (int) t] = found[t];
+  return TRUE;
+}
+
+static gboolean
+take_part (GVariant *answer, const Part *part, GError **error)
+{
+  const PlumbProbe *probe = part->probe;
+  gsize n = (gsize) (part->last - part->first);
+  if (is_value (probe->of))
+    return take_values (answer, part, error);
+  return take_floats (answer, "log-probs", n, probe->log_probs + part->first, error)
+         && (!probe->entropies || take_floats (answer, "entropies", n, probe->entropies + part->first, error));
+}
+
+gboolean
+plumb_run_probe (PlumbRun *run, const struct plumb_experience *e, const PlumbProbe *probes, int n, GError **error)
+{
+  g_autoptr (GPtrArray) requests = plumb_crew_requests_new ();
+  g_autoptr (GArray) parts = g_array_new (FALSE, FALSE, sizeof (Part));
+  for (int i = 0; i < n; i++)
+    add_parts (run, requests, parts, &probes[i], e);
+  if (!plumb_crew_ask_together (run->crew, requests, error))
+    return FALSE;
+  for (guint i = 0; i < requests->len; i++)
+    if (!take_part (plumb_crew_request_answer (g_ptr_array_index (requests, i)), &g_array_index (parts, Part, i), error))
       return FALSE;
   return TRUE;
+}
+
+int
+plumb_run_training_probes (PlumbRun *run, struct plumb_experience *e, PlumbProbe *probes)
+{
+  double temperature = plumb_spec_get_real (run->spec, "rollout.temperature");
+  int n = 0;
+  probes[n++] = (PlumbProbe){ PLUMB_PROBE_POLICY, temperature, e->old_logp, e->entropy, NULL };
+  if (plumb_recipe_needs_reference (run->spec))
+    probes[n++] = (PlumbProbe){ PLUMB_PROBE_REFERENCE, temperature, e->reference_logp, NULL, NULL };
+  if (run->recipe->critic)
+    probes[n++] = (PlumbProbe){ PLUMB_PROBE_CRITIC, 1, NULL, NULL, e->value };
+  return n;
 }
 
 gboolean
 plumb_run_log_probs (PlumbRun *run, const struct plumb_experience *e, gboolean reference, double temperature,
                      float *log_probs, float *entropies, GError **error)
 {
-  Question q = { PLUMB_MESSAGE_LOG_PROBS, "of-reference", g_variant_new_boolean (reference), temperature };
-  int n = plumb_crew_size (run->crew);
-  g_autofree GVariant **answers = g_new0 (GVariant *, n);
-  g_autofree int *offsets = g_new (int, n + 1);
-  gboolean ok = ask_parts (run, &q, e, answers, offsets, error)
-                && join_floats (run, answers, offsets, "log-probs", log_probs, error)
-                && (!entropies || join_floats (run, answers, offsets, "entropies", entropies, error));
-  plumb_crew_clear_answers (run->crew, answers);
-  return ok;
-}
-
-gboolean
-plumb_run_values (PlumbRun *run, const struct plumb_experience *e, PlumbValuesOf of, double *values,
-                  GError **error)
-{
-  Question q = { PLUMB_MESSAGE_VALUES, "of", g_variant_new_int32 (of), 1 };
-  int n = plumb_crew_size (run->crew);
-  g_autofree GVariant **answers = g_new0 (GVariant *, n);
-  g_autofree int *offsets = g_new (int, n + 1);
-  g_autofree float *found = g_new0 (float, e->tokens + 1);
-  gboolean ok = ask_parts (run, &q, e, answers, offsets, error)
-                && join_floats (run, answers, offsets, "values", found, error);
-  plumb_crew_clear_answers (run->crew, answers);
-  for (int t = 0; ok && t < e->tokens; t++)
-    values[t] = found[t];
-  return ok;
+  PlumbProbe probe = { reference ? PLUMB_PROBE_REFERENCE : PLUMB_PROBE_POLICY, temperature, log_probs, entropies, NULL };
+  return plumb_run_probe (run, e, &probe, 1, error);
 }
 
 /* Where the answer of a sequence begins: its first token that counts. */
@@ -152,8 +182,9 @@ static gboolean
 log_ratios (PlumbRun *run, const struct plumb_experience *e, double *x, double *mean, GError **error)
 {
   g_autofree float *policy = g_new (float, e->tokens + 1), *reference = g_new (float, e->tokens + 1);
-  if (!plumb_run_log_probs (run, e, FALSE, 1, policy, NULL, error)
-      || !plumb_run_log_probs (run, e, TRUE, 1, reference, NULL, error))
+  const PlumbProbe probes[] = { { PLUMB_PROBE_POLICY, 1, policy, NULL, NULL },
+                                { PLUMB_PROBE_REFERENCE, 1, reference, NULL, NULL } };
+  if (!plumb_run_probe (run, e, probes, G_N_ELEMENTS (probes), error))
     return FALSE;
   *mean = 0;
   for (int s = 0; s < e->sequences; s++)

@@ -121,6 +121,7 @@ struct _PlumbRun
   double last_reward, last_loss;            /* for the progress line; last_reward NaN: every reward failed */
   gint64 failed_steps;                      /* in a row, without any reward */
   char *failure;                            /* why, of the last of them */
+  gboolean critic_follows;                  /* a critic of another worker begins as the policy of its stage */
   gboolean reference_kept;                  /* RUN/reference holds what the policy was when its stage began */
   gboolean telemetry_told;                  /* that it cannot be written */
   /* rollback */
@@ -132,6 +133,10 @@ struct _PlumbRun
   gboolean disk_told;                       /* that it gets scarce */
   gint64 last_disk;                         /* monotonic, microseconds: when it was looked at last */
 };
+
+/* open-crew.c: whose processes the workers are, for state.json; `workers` (PlumbPlacedWorker) the first time, NULL after
+ * one got a successor. */
+void plumb_run_note_workers (PlumbRun *run, GArray *workers);
 
 /* keeper.c: heartbeat, phases and signals. */
 void plumb_run_install_signals (void);
@@ -158,6 +163,7 @@ typedef struct
   double *parts;     /* (sequences, n_parts) */
   double reward_p50, reward_p99; /* seconds that a call took */
   int asked;         /* prompts that were tried for these, with dynamic sampling */
+  gboolean early, probed; /* log-probs and values are to be asked for beside the scores; they are there */
   gint64 generated, prefill, shared; /* tokens */
   double kv_used, running;
   double seconds;
@@ -174,6 +180,7 @@ typedef struct
   gint64 first_ordinal;
   double temperature;
   PlumbRandomPurpose purpose;
+  gboolean early; /* what training needs is asked for beside the reward model's scores */
 } PlumbAsk;
 
 /* Moves whole groups, by their index, from a batch to the end of another, which may be empty. */
@@ -186,6 +193,7 @@ PlumbBatch *plumb_run_generate (PlumbRun *run, const PlumbAsk *ask, GError **err
 void plumb_run_note_correction (PlumbSpec *spec, GPtrArray *notes);
 
 /* online.c and supervised.c: one step. */
+gboolean plumb_run_may_probe_early (PlumbRun *run);
 gboolean plumb_run_online_step (PlumbRun *run, GError **error);
 gboolean plumb_run_supervised_step (PlumbRun *run, GError **error);
 /* Loss and more of the first rows of held-out data, without training. */
@@ -222,22 +230,38 @@ void plumb_run_note_best (PlumbRun *run);
 void plumb_run_tell_best (PlumbRun *run);
 
 /* probe.c: what the worker computes for a batch without training on it. */
+/* A question about each token of an experience; those to different workers are answered at the same time. */
+typedef enum
+{
+  PLUMB_PROBE_POLICY,    /* log-probs and entropies */
+  PLUMB_PROBE_REFERENCE, /* the same of the frozen model */
+  PLUMB_PROBE_CRITIC,    /* values */
+  PLUMB_PROBE_REWARD,    /* scores at the last tokens */
+  PLUMB_PROBE_SCORES,    /* the same of a reward model in training */
+} PlumbProbeOf;
+
+typedef struct
+{
+  PlumbProbeOf of;
+  double temperature;
+  float *log_probs, *entropies; /* (N); NULL: not wanted */
+  double *values;               /* (N) */
+} PlumbProbe;
+
+gboolean plumb_run_probe (PlumbRun *run, const struct plumb_experience *experience, const PlumbProbe *probes, int n,
+                          GError **error);
+/* What training on an experience needs to know of it before: log-probs of the policy and, where a term needs them, of the
+ * reference, and values. The number of probes (at most PLUMB_TRAINING_PROBES). */
+#define PLUMB_TRAINING_PROBES 3
+int plumb_run_training_probes (PlumbRun *run, struct plumb_experience *experience, PlumbProbe *probes);
 /* Log-probs (N) at a temperature, and entropies (N; NULL: not wanted), by the policy or the reference. */
 gboolean plumb_run_log_probs (PlumbRun *run, const struct plumb_experience *experience, gboolean reference,
                               double temperature, float *log_probs, float *entropies, GError **error);
-/* Values (N) by the critic; or the scores of a scalar model at the last tokens. */
-typedef enum
-{
-  PLUMB_VALUES_CRITIC,
-  PLUMB_VALUES_REWARD,
-  PLUMB_VALUES_POLICY, /* a reward model in training */
-} PlumbValuesOf;
-gboolean plumb_run_values (PlumbRun *run, const struct plumb_experience *experience, PlumbValuesOf of,
-                           double *values, GError **error);
 /* What a loss over preferences needs to know of a batch before it trains: reference log-probs, KTO's estimates. */
 gboolean plumb_run_prepare_preferences (PlumbRun *run, struct plumb_experience *experience, PlumbLossSpec *loss,
                                         GError **error);
-/* Sends one optimizer update, of the critic where the loss is its; adds to the sums. */
+/* Sends optimizer updates, of the critic where the loss is its; adds to the sums. Those of different workers happen at the
+ * same time. */
 typedef struct
 {
   struct plumb_loss_statistics statistics;
@@ -245,9 +269,16 @@ typedef struct
   int updates;
 } PlumbUpdateSums;
 
-gboolean plumb_run_update (PlumbRun *run, const struct plumb_experience *experience, const int *sequences,
-                           int n, const PlumbLossSpec *loss, const struct plumb_schedule *schedule,
-                           PlumbUpdateSums *sums, GError **error);
+/* One of several updates on the same sequences, in their order. */
+typedef struct
+{
+  const PlumbLossSpec *loss;
+  const struct plumb_schedule *schedule;
+  PlumbUpdateSums *sums;
+} PlumbUpdate;
+
+gboolean plumb_run_update (PlumbRun *run, const struct plumb_experience *experience, const int *sequences, int n,
+                           const PlumbUpdate *updates, int n_updates, GError **error);
 
 /* evaluate.c */
 gboolean plumb_run_evaluate (PlumbRun *run, PlumbDataSet *set, const char *name, int prompts, int samples,

@@ -67,19 +67,45 @@ measure (PlumbRun *run, int prompts, int samples, double temperature, GError **e
   return TRUE;
 }
 
-gboolean
-plumb_run_renew_reference (PlumbRun *run, gboolean keep_moments, GError **error)
+static GVariant *
+stage_body (gboolean keep_moments, const char *policy)
 {
   g_autoptr (GVariantDict) body = g_variant_dict_new (NULL);
   g_variant_dict_insert (body, "keep-moments", "b", keep_moments);
+  if (policy)
+    g_variant_dict_insert (body, "policy", "s", policy);
+  return g_variant_dict_end (body);
+}
+
+/* Reference and critic of other workers take the policy from a folder. */
+static gboolean
+tell_stage (PlumbRun *run, gboolean keep_moments, const char *policy, GError **error)
+{
+  guint32 reference = run->reference_kept ? plumb_crew_worker_of (run->crew, PLUMB_ROLE_REFERENCE) : 0;
+  guint32 critic = run->critic_follows && !keep_moments ? plumb_crew_worker_of (run->crew, PLUMB_ROLE_CRITIC) : 0;
+  g_autoptr (GPtrArray) requests = plumb_crew_requests_new ();
+  if (reference)
+    g_ptr_array_add (requests, plumb_crew_request_new (reference, PLUMB_MESSAGE_STAGE, stage_body (keep_moments, policy)));
+  if (critic)
+    g_ptr_array_add (requests, plumb_crew_request_new (critic, PLUMB_MESSAGE_STAGE, stage_body (keep_moments, policy)));
+  return plumb_crew_ask_together (run->crew, requests, error);
+}
+
+gboolean
+plumb_run_renew_reference (PlumbRun *run, gboolean keep_moments, GError **error)
+{
   g_autoptr (GVariant) answer
-      = plumb_crew_ask_all (run->crew, PLUMB_MESSAGE_STAGE, g_variant_dict_end (body), error);
-  if (!answer || !run->reference_kept)
+      = plumb_crew_ask_all (run->crew, PLUMB_MESSAGE_STAGE, stage_body (keep_moments, NULL), error);
+  gboolean critic = run->critic_follows && !keep_moments;
+  if (!answer || (!run->reference_kept && !critic))
     return answer != NULL;
-  run->position.reference_step = run->position.step;
-  g_autofree char *folder = g_build_filename (run->dir, "reference", NULL);
+  g_autofree char *folder = g_build_filename (run->dir, run->reference_kept ? "reference" : "handover", NULL);
   g_autofree char *name = g_strdup_printf ("step-%06" G_GINT64_FORMAT, run->position.step);
-  return plumb_run_save_model (run, folder, name, error);
+  g_autofree char *policy = g_build_filename (folder, name, NULL);
+  if (run->reference_kept)
+    run->position.reference_step = run->position.step;
+  return plumb_run_save_model (run, folder, name, error) && tell_stage (run, keep_moments, policy, error)
+         && (run->reference_kept || plumb_remove_tree (folder, error));
 }
 
 /* The online stage begins: fresh optimizer, the reference as the policy is now, answers "before". */

@@ -19,7 +19,8 @@ plumb_worker_settings_clear (PlumbWorkerSettings *s)
   g_clear_pointer (&s->reward, g_free);
   g_clear_pointer (&s->device, g_free);
   g_clear_pointer (&s->comm, g_free);
-  g_clear_pointer (&s->rollout_device, g_free);
+  for (int role = 0; role < PLUMB_N_ROLES; role++)
+    g_clear_pointer (&s->devices[role], g_free);
 }
 
 /* Numbers of the settings by name: one list for both directions. */
@@ -40,12 +41,12 @@ list_numbers (PlumbWorkerSettings *s, int *type, int *recompute, Number numbers[
     { "deterministic", &s->deterministic, NULL },
     { "reference-from-policy", &s->reference_from_policy, NULL },
     { "scalar", &s->scalar, NULL },
-    { "ahead", &s->ahead, NULL },
+    { "role", &s->role, NULL },
     { "measure-only", &s->measure_only, NULL },
     { "seed", &s->seed, NULL },
     { "rank", &s->rank, NULL },
     { "ranks", &s->ranks, NULL },
-    { "patience", NULL, &s->patience },
+    { "others", NULL, &s->others },
     { "max-length", &s->max_length, NULL },
     { "vocabulary", &s->vocabulary, NULL },
     { "together", &s->together, NULL },
@@ -117,6 +118,26 @@ plumb_worker_settings_from_body (PlumbWorkerSettings *s, GVariant *body, GError 
   return ok;
 }
 
+void
+plumb_worker_settings_for (PlumbWorkerSettings *own, const PlumbWorkerSettings *all, PlumbRole role)
+{
+  gboolean policy = role == PLUMB_ROLE_POLICY;
+  *own = *all;
+  own->role = (int) role;
+  own->critic = role == PLUMB_ROLE_CRITIC || (policy && !all->devices[PLUMB_ROLE_CRITIC]) ? all->critic : NULL;
+  own->reference = role == PLUMB_ROLE_REFERENCE || (policy && !all->devices[PLUMB_ROLE_REFERENCE]) ? all->reference : NULL;
+  own->reward = role == PLUMB_ROLE_REWARD || (policy && !all->devices[PLUMB_ROLE_REWARD]) ? all->reward : NULL;
+  if (policy)
+    return;
+  own->device = all->devices[role];
+  own->comm = NULL;
+  own->together = FALSE;
+  own->rank = 0;
+  own->ranks = 1;
+  if (role != PLUMB_ROLE_ROLLOUT)
+    own->rollout.max_new_tokens = 0;
+}
+
 static int
 positions_of (const PlumbWorkerSettings *s, const PlumbModelConfig *config)
 {
@@ -154,6 +175,28 @@ state_bytes (PlumbMemoryPlan *plan, const PlumbWorkerSettings *s, const PlumbMod
   return gradients;
 }
 
+/* A reference that is alone. */
+static gboolean
+plan_reference (PlumbMemoryPlan *plan, const PlumbWorkerSettings *s, PlumbDevice *device, GError **error)
+{
+  g_autoptr (PlumbModelConfig) config = s->reference ? plumb_model_config_load (s->reference, error) : NULL;
+  if (!config)
+    return !s->reference;
+  int positions = positions_of (s, config);
+  plan->workspace = MAX (plan->workspace, plumb_worker_workspace (s, config));
+  plan->reference = plumb_model_bytes (device, config, s->type, positions, FALSE)
+                    + plumb_trainer_activation_bytes (config, s->type, positions, s->tokens_per_micro_batch, FALSE,
+                                                      PLUMB_RECOMPUTE_NONE);
+  return TRUE;
+}
+
+/* Host copies while an optimizer's state is written. */
+static gsize
+checkpoint_bytes (const PlumbWorkerSettings *s, const PlumbModelConfig *config, PlumbDevice *device)
+{
+  return device->asynchronous || s->measure_only ? 0 : plumb_trainer_state_bytes (config, s->type);
+}
+
 /* Critic, with all that training takes, and reward model, with what scoring takes. */
 static gboolean
 plan_scalars (PlumbMemoryPlan *plan, const PlumbWorkerSettings *s, PlumbDevice *device, GError **error)
@@ -163,7 +206,7 @@ plan_scalars (PlumbMemoryPlan *plan, const PlumbWorkerSettings *s, PlumbDevice *
     const char *dir;
     gsize *bytes;
     gboolean trained;
-  } models[] = { { s->critic, &plan->critic, TRUE }, { s->reward, &plan->reward, FALSE } };
+  } models[] = { { s->critic, &plan->critic, !s->measure_only }, { s->reward, &plan->reward, FALSE } };
   for (gsize i = 0; i < G_N_ELEMENTS (models); i++)
     {
       if (!models[i].dir)
@@ -179,7 +222,42 @@ plan_scalars (PlumbMemoryPlan *plan, const PlumbWorkerSettings *s, PlumbDevice *
       *models[i].bytes = plumb_model_bytes (device, config, s->type, positions, FALSE) + activations
                          + (models[i].trained ? state_bytes (plan, s, config, device) : 0);
       plan->turns += activations;
+      if (models[i].trained && s->role == PLUMB_ROLE_CRITIC)
+        plan->checkpoint = checkpoint_bytes (s, config, device);
     }
+  return TRUE;
+}
+
+/* The policy, with what training and generating take of those that this worker does. */
+static gboolean
+plan_policy (PlumbMemoryPlan *plan, const PlumbWorkerSettings *s, PlumbDevice *device, GError **error)
+{
+  g_autoptr (PlumbModelConfig) config = plumb_model_config_load (s->policy, error);
+  gboolean trains = s->role == PLUMB_ROLE_POLICY;
+  if (!config)
+    return FALSE;
+  if (s->scalar)
+    plumb_model_config_make_scalar (config);
+  int positions = positions_of (s, config);
+  plan->weights = plumb_model_bytes (device, config, s->type, positions, FALSE);
+  plan->workspace = plumb_worker_workspace (s, config);
+  plan->reference = s->reference ? plan->weights : 0;
+  if (trains)
+    plan->activations
+        = plumb_trainer_activation_bytes (config, s->type, positions, s->tokens_per_micro_batch, !s->measure_only,
+                                          s->measure_only ? PLUMB_RECOMPUTE_NONE : s->trainer.recompute);
+  if (trains && !s->measure_only)
+    {
+      plan->state = state_bytes (plan, s, config, device);
+      plan->checkpoint = checkpoint_bytes (s, config, device);
+    }
+  plan->turns = plan->activations;
+  if (s->rollout.max_new_tokens == 0)
+    return TRUE;
+  PlumbRolloutPlan rollout = s->rollout;
+  plumb_rollout_plan_complete (&rollout, config);
+  plan->packed = plumb_model_bytes (device, config, s->type, positions, TRUE) - plan->weights;
+  plan->rollout = plumb_rollout_bytes (config, s->type, &rollout);
   return TRUE;
 }
 
@@ -187,43 +265,12 @@ gboolean
 plumb_memory_plan_make (PlumbMemoryPlan *plan, const PlumbWorkerSettings *s, PlumbDevice *device,
                         GError **error)
 {
-  g_autoptr (PlumbModelConfig) config = plumb_model_config_load (s->policy, error);
-  if (!config)
-    return FALSE;
-  if (s->scalar)
-    plumb_model_config_make_scalar (config);
-  int positions = positions_of (s, config);
-  *plan = (PlumbMemoryPlan){ 0 };
+  gboolean policy = s->role == PLUMB_ROLE_POLICY || s->role == PLUMB_ROLE_ROLLOUT;
   /* What lies in the host's memory counts where the device works in it. */
-  gboolean in_host = !device->asynchronous;
-  plan->program = in_host ? resident_bytes () : 0;
-  plan->weights = plumb_model_bytes (device, config, s->type, positions, FALSE);
-  plan->state = state_bytes (plan, s, config, device);
-  plan->activations = plumb_trainer_activation_bytes (config, s->type, positions, s->tokens_per_micro_batch, TRUE,
-                                                      s->trainer.recompute);
-  plan->workspace = plumb_worker_workspace (s, config);
-  plan->checkpoint = in_host ? plumb_trainer_state_bytes (config, s->type) : 0;
-  if (s->measure_only)
-    {
-      plan->state = plan->checkpoint = plan->host = 0;
-      plan->activations = plumb_trainer_activation_bytes (config, s->type, positions, s->tokens_per_micro_batch, FALSE,
-                                                          PLUMB_RECOMPUTE_NONE);
-    }
-  if (s->ahead)
-    plan->state = plan->checkpoint = plan->activations = plan->host = 0;
-  plan->turns = plan->activations;
-  if (s->reference)
-    plan->reference = plan->weights;
-  if (!plan_scalars (plan, s, device, error))
+  *plan = (PlumbMemoryPlan){ .program = device->asynchronous ? 0 : resident_bytes () };
+  if (!(policy ? plan_policy (plan, s, device, error) : plan_reference (plan, s, device, error))
+      || !plan_scalars (plan, s, device, error))
     return FALSE;
-  if (s->rollout.max_new_tokens == 0)
-    plan->turns = 0;
-  if (s->rollout.max_new_tokens == 0)
-    return TRUE;
-  PlumbRolloutPlan rollout = s->rollout;
-  plumb_rollout_plan_complete (&rollout, config);
-  plan->packed = plumb_model_bytes (device, config, s->type, positions, TRUE) - plan->weights;
-  plan->rollout = plumb_rollout_bytes (config, s->type, &rollout);
   plan->turns = s->together ? MIN (plan->turns, plan->rollout) : 0;
   return TRUE;
 }
@@ -243,12 +290,14 @@ plumb_memory_plan_fit (PlumbWorkerSettings *s, gboolean any_recompute, gboolean 
   };
   for (gsize i = 0; i < G_N_ELEMENTS (ladder); i++)
     {
+      PlumbWorkerSettings own;
       PlumbMemoryPlan plan;
       if (any_together)
         s->together = ladder[i].together;
       if (any_recompute)
         s->trainer.recompute = ladder[i].recompute;
-      if (!plumb_memory_plan_make (&plan, s, device, error))
+      plumb_worker_settings_for (&own, s, PLUMB_ROLE_POLICY);
+      if (!plumb_memory_plan_make (&plan, &own, device, error))
         return FALSE;
       if ((gsize) sharing * plumb_memory_plan_needed (&plan) <= available)
         return TRUE;

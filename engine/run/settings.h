@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/rollout/rollout.h"
+#include "engine/run/role.h"
 #include "engine/train/trainer.h"
 
 G_BEGIN_DECLS
@@ -13,17 +14,17 @@ typedef struct
   char *policy;        /* Hugging Face folder */
   char *reference;     /* NULL: none */
   char *device;        /* "cpu" or "cuda:N"; NULL: cpu */
-  char *rollout_device; /* of the worker that generates ahead; does not travel */
+  char *devices[PLUMB_N_ROLES]; /* of the roles with a worker of their own; do not travel. NULL: none */
+  int role;            /* PlumbRole of this worker */
   gboolean deterministic; /* rows do not depend on their batch; the CPU always is */
   gboolean reference_from_policy; /* the reference is what the policy is when its stage begins */
   char *critic;        /* NULL: none */
   char *reward;        /* NULL: none */
   gboolean measure_only; /* no gradients and no optimizer */
-  gboolean ahead;      /* only generates, ahead of those that train */
   gboolean scalar;     /* the policy itself has a scalar head: a reward model in training */
   char *comm;          /* shared memory of the workers that train together; NULL: one alone */
   int rank, ranks;     /* this worker among them */
-  double patience;     /* seconds that one waits for the others; 0: without end */
+  double others;       /* bytes that other workers are to take from the memory of this device */
   int seed;            /* of fresh heads */
   enum dev_type type;
   int max_length;      /* 0: the model's own */
@@ -39,6 +40,9 @@ G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (PlumbWorkerSettings, plumb_worker_settings_cle
 
 GVariant *plumb_worker_settings_to_body (const PlumbWorkerSettings *settings);
 gboolean plumb_worker_settings_from_body (PlumbWorkerSettings *settings, GVariant *body, GError **error);
+
+/* What the worker of a role is to open, of all that `settings` name; `own` borrows from them. */
+void plumb_worker_settings_for (PlumbWorkerSettings *own, const PlumbWorkerSettings *settings, PlumbRole role);
 
 /* Peak memory of a worker, part by part, in bytes; computed before anything is taken. */
 typedef struct

@@ -143,6 +143,14 @@ record (PlumbRun *run, const PlumbUpdateSums *sums, const PlumbLossSpec *loss, g
   run->step_seconds = seconds;
 }
 
+/* The scores of a reward model in training, at the last tokens. */
+static gboolean
+score_rows (PlumbRun *run, const struct plumb_experience *e, double *values, GError **error)
+{
+  const PlumbProbe probe = { PLUMB_PROBE_SCORES, 1, NULL, NULL, values };
+  return plumb_run_probe (run, e, &probe, 1, error);
+}
+
 gboolean
 plumb_run_supervised_step (PlumbRun *run, GError **error)
 {
@@ -163,7 +171,8 @@ plumb_run_supervised_step (PlumbRun *run, GError **error)
   run->position.samples += batch;
   gboolean ok = plumb_run_is_warmup (run) || plumb_run_prepare_preferences (run, e, &loss, error);
   plumb_run_begin_phase (run, "train");
-  ok = ok && plumb_run_update (run, e, all, e->sequences, &loss, &schedule, &sums, error);
+  PlumbUpdate update = { &loss, &schedule, &sums };
+  ok = ok && plumb_run_update (run, e, all, e->sequences, &update, 1, error);
   plumb_run_end_phase (run);
   if (ok)
     record (run, &sums, &loss, e->tokens, plumb_telemetry_now (run->telemetry) - start);
@@ -180,7 +189,7 @@ measure_loss (PlumbRun *run, struct plumb_experience *e, PlumbLossSpec *loss,
   g_autofree float *outputs = g_new0 (float, e->tokens + 1), *entropies = g_new0 (float, e->tokens + 1);
   g_autofree double *values = g_new0 (double, e->tokens + 1);
   if (!plumb_run_prepare_preferences (run, e, loss, error)
-      || !(scalar ? plumb_run_values (run, e, PLUMB_VALUES_POLICY, values, error)
+      || !(scalar ? score_rows (run, e, values, error)
                   : plumb_run_log_probs (run, e, FALSE, 1, outputs, entropies, error)))
     return FALSE;
   g_autofree int *all = g_new (int, e->sequences + 1);
@@ -227,7 +236,7 @@ plumb_run_measure_scores (PlumbRun *run, double *mean, double *deviation, GError
   if (!e)
     return FALSE;
   g_autofree double *values = g_new0 (double, e->tokens + 1);
-  gboolean ok = plumb_run_values (run, e, PLUMB_VALUES_POLICY, values, error);
+  gboolean ok = score_rows (run, e, values, error);
   int n = e->sequences;
   for (int s = 0; s < n; s++)
     sum += values[e->offsets[s + 1] - 1];

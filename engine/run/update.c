@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* One optimizer update: the batch, its loss and rate go to the worker. */
+/* Optimizer updates: the batch, its loss and rate go to the workers. */
 
 #define G_LOG_DOMAIN "plumbline"
 
@@ -24,24 +24,24 @@ train_body (const struct plumb_experience *part, const PlumbLossSpec *loss, doub
   return g_variant_dict_end (body);
 }
 
-/* Each worker's part of the batch, even where it is empty: all take part in every sum. */
-static gboolean
-ask_workers (PlumbRun *run, const struct plumb_experience *e, const PlumbLossSpec *loss, double rate,
-             GVariant **answers, GError **error)
+/* Each worker's part of the batch, even where it is empty: all take part in every sum. A critic with a worker of its own
+ * gets the whole. */
+static void
+add_requests (PlumbRun *run, const struct plumb_experience *e, const PlumbLossSpec *loss, double rate, GPtrArray *requests)
 {
-  int n = plumb_crew_size (run->crew), first = 0;
+  guint32 worker = loss->id == PLUMB_LOSS_VALUE ? plumb_crew_worker_of (run->crew, PLUMB_ROLE_CRITIC) : 0;
+  int n = worker ? 1 : plumb_crew_size (run->crew), first = 0;
   int unit = loss->id == PLUMB_LOSS_PAIR || loss->id == PLUMB_LOSS_REWARD ? 2 : 1;
-  g_autofree GVariant **bodies = g_new0 (GVariant *, n);
   g_autofree int *ends = g_new (int, n);
   plumb_split_sequences (e->offsets, e->sequences, unit, n, ends);
   for (int i = 0; i < n; i++)
     {
       struct plumb_experience *part = plumb_experience_part (e, first, ends[i]);
-      bodies[i] = train_body (part, loss, rate);
+      g_ptr_array_add (requests, plumb_crew_request_new (worker ? worker : (guint32) i + 1, PLUMB_MESSAGE_TRAIN,
+                                                         train_body (part, loss, rate)));
       plumb_experience_free (part);
       first = ends[i];
     }
-  return plumb_crew_ask_each (run->crew, PLUMB_MESSAGE_TRAIN, bodies, answers, error);
 }
 
 /* What an update did, over all workers. */
@@ -54,59 +54,85 @@ typedef struct
 
 /* Adds up what the workers saw; their gradients were summed, so all must tell the same norm. */
 static gboolean
-read_answers (PlumbRun *run, GVariant *const *answers, Outcome *outcome, GError **error)
+read_answers (GPtrArray *requests, guint first, guint last, Outcome *outcome, GError **error)
 {
-  for (int i = 0; i < plumb_crew_size (run->crew); i++)
+  for (guint i = first; i < last; i++)
     {
+      GVariant *answer = plumb_crew_request_answer (g_ptr_array_index (requests, i));
       gboolean finite = FALSE;
       double norm = 0;
       gsize numbers = 0;
       struct plumb_loss_statistics statistics = { 0 };
-      g_autoptr (GVariant) array = g_variant_lookup_value (answers[i], "statistics", G_VARIANT_TYPE ("ad"));
-      g_variant_lookup (answers[i], "finite", "b", &finite);
-      g_variant_lookup (answers[i], "gradient-norm", "d", &norm);
+      g_autoptr (GVariant) array = g_variant_lookup_value (answer, "statistics", G_VARIANT_TYPE ("ad"));
+      g_variant_lookup (answer, "finite", "b", &finite);
+      g_variant_lookup (answer, "gradient-norm", "d", &norm);
       const double *values = array ? g_variant_get_fixed_array (array, &numbers, sizeof (double)) : NULL;
       if (numbers * sizeof (double) == sizeof statistics)
         memcpy (&statistics, values, sizeof statistics);
       plumb_loss_statistics_add (&outcome->statistics, &statistics);
-      if (i > 0 && finite && norm != outcome->norm)
+      if (i > first && finite && norm != outcome->norm)
         {
           g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED,
-                       "worker %d has another gradient (norm %.17g) than worker 1 (%.17g) after they were added up; "
-                       "continue from the last checkpoint, and suspect the memory of this machine", i + 1, norm,
+                       "worker %u has another gradient (norm %.17g) than worker 1 (%.17g) after they were added up; "
+                       "continue from the last checkpoint, and suspect the memory of this machine", i - first + 1, norm,
                        outcome->norm);
           return FALSE;
         }
       outcome->norm = norm;
-      outcome->finite = finite && (i == 0 || outcome->finite);
+      outcome->finite = finite && (i == first || outcome->finite);
     }
   return TRUE;
 }
 
-gboolean
-plumb_run_update (PlumbRun *run, const struct plumb_experience *experience, const int *sequences, int n,
-                  const PlumbLossSpec *loss, const struct plumb_schedule *schedule, PlumbUpdateSums *sums,
-                  GError **error)
+/* An update that is on its way. */
+typedef struct
 {
-  struct plumb_experience *part = plumb_experience_select (experience, sequences, n);
-  PlumbLossSpec whole = *loss;
-  Outcome outcome = { 0 };
-  g_autofree GVariant **answers = g_new0 (GVariant *, plumb_crew_size (run->crew));
+  double rate;
+  guint first, last; /* of its requests */
+  Outcome outcome;
+} Sent;
+
+static void
+send_update (PlumbRun *run, const struct plumb_experience *part, const PlumbUpdate *update, GPtrArray *requests, Sent *sent)
+{
+  PlumbLossSpec whole = *update->loss;
   whole.denominators.tokens = whole.denominators.sequences = 0;
   plumb_denominators_add (&whole.denominators, part->sequences, part->offsets, part->mask);
-  gint64 *updates = loss->id == PLUMB_LOSS_VALUE ? &run->position.critic_updates : &run->position.updates;
-  double rate = plumb_schedule_rate (schedule, (int) *updates);
-  gboolean ok = ask_workers (run, part, &whole, rate, answers, error) && read_answers (run, answers, &outcome, error);
-  plumb_crew_clear_answers (run->crew, answers);
-  plumb_experience_free (part);
-  if (!ok)
-    return FALSE;
-  plumb_loss_statistics_add (&sums->statistics, &outcome.statistics);
-  sums->gradient_norm += outcome.norm;
-  sums->learning_rate = rate;
+  gint64 done = whole.id == PLUMB_LOSS_VALUE ? run->position.critic_updates : run->position.updates;
+  *sent = (Sent){ .rate = plumb_schedule_rate (update->schedule, (int) done), .first = requests->len };
+  add_requests (run, part, &whole, sent->rate, requests);
+  sent->last = requests->len;
+}
+
+static gboolean
+count_update (PlumbRun *run, const PlumbUpdate *update, const Sent *sent, GError **error)
+{
+  gboolean critic = update->loss->id == PLUMB_LOSS_VALUE;
+  PlumbUpdateSums *sums = update->sums;
+  plumb_loss_statistics_add (&sums->statistics, &sent->outcome.statistics);
+  sums->gradient_norm += sent->outcome.norm;
+  sums->learning_rate = sent->rate;
   sums->updates++;
-  (*updates)++;
-  gboolean critic = loss->id == PLUMB_LOSS_VALUE;
-  return plumb_run_count_update (run, critic ? &run->position.critic_bad_steps : &run->position.bad_steps, outcome.finite,
-                                 outcome.norm, critic, error);
+  *(critic ? &run->position.critic_updates : &run->position.updates) += 1;
+  return plumb_run_count_update (run, critic ? &run->position.critic_bad_steps : &run->position.bad_steps,
+                                 sent->outcome.finite, sent->outcome.norm, critic, error);
+}
+
+gboolean
+plumb_run_update (PlumbRun *run, const struct plumb_experience *experience, const int *sequences, int n,
+                  const PlumbUpdate *updates, int n_updates, GError **error)
+{
+  struct plumb_experience *part = plumb_experience_select (experience, sequences, n);
+  g_autoptr (GPtrArray) requests = plumb_crew_requests_new ();
+  g_autofree Sent *sent = g_new0 (Sent, n_updates);
+  for (int i = 0; i < n_updates; i++)
+    send_update (run, part, &updates[i], requests, &sent[i]);
+  plumb_experience_free (part);
+  if (!plumb_crew_ask_together (run->crew, requests, error))
+    return FALSE;
+  for (int i = 0; i < n_updates; i++)
+    if (!read_answers (requests, sent[i].first, sent[i].last, &sent[i].outcome, error)
+        || !count_update (run, &updates[i], &sent[i], error))
+      return FALSE;
+  return TRUE;
 }

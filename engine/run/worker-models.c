@@ -26,13 +26,15 @@ plumb_worker_close_models (PlumbWorker *self)
   g_clear_pointer (&self->comm, plumb_comm_free);
   g_clear_pointer (&self->device, plumb_device_close);
   plumb_worker_settings_clear (&self->settings);
+  self->opened = FALSE;
 }
 
 /* The device needs a workspace that depends on the models, so their configs are read first. */
 static PlumbDevice *
 open_device (const PlumbWorkerSettings *settings, GError **error)
 {
-  const char *folders[] = { settings->policy, settings->critic, settings->reward };
+  gboolean policy = settings->role == PLUMB_ROLE_POLICY || settings->role == PLUMB_ROLE_ROLLOUT;
+  const char *folders[] = { policy ? settings->policy : NULL, settings->reference, settings->critic, settings->reward };
   const char *name = settings->device ? settings->device : "cpu";
   gsize workspace = 0;
   for (gsize i = 0; i < G_N_ELEMENTS (folders); i++)
@@ -86,15 +88,26 @@ open_scalar (PlumbWorker *self, const char *dir, GError **error)
   return plumb_model_load_scalar (self->device, dir, s->type, s->max_length, s->seed, error);
 }
 
+/* A model that is only run. */
+static PlumbTrainer *
+open_scorer (PlumbWorker *self, PlumbModel *model, GError **error)
+{
+  PlumbTrainer *scorer = plumb_trainer_new_scorer (model, self->settings.tokens_per_micro_batch, error);
+  if (scorer)
+    plumb_trainer_set_progress (scorer, plumb_worker_report_progress, self);
+  return scorer;
+}
+
+/* Beside the policy it uses the buffers of its trainer, and must have its shape. */
 static gboolean
 open_reference (PlumbWorker *self, GError **error)
 {
   const PlumbWorkerSettings *s = &self->settings;
   self->reference = plumb_model_load (self->device, s->reference, s->type, s->max_length, error);
-  if (!self->reference || !check_reference (self, error))
+  if (!self->reference || (self->policy && !check_reference (self, error)))
     return FALSE;
   plumb_model_limit_vocabulary (self->reference, s->vocabulary);
-  return TRUE;
+  return self->policy || (self->scorer = open_scorer (self, self->reference, error));
 }
 
 static gboolean
@@ -102,16 +115,20 @@ open_reward (PlumbWorker *self, GError **error)
 {
   const PlumbWorkerSettings *s = &self->settings;
   self->reward = plumb_model_load (self->device, s->reward, s->type, s->max_length, error);
-  if (!self->reward)
-    return FALSE;
-  self->scorer = plumb_trainer_new_scorer (self->reward, s->tokens_per_micro_batch, error);
-  if (self->scorer)
-    plumb_trainer_set_progress (self->scorer, plumb_worker_report_progress, self);
+  self->scorer = self->reward ? open_scorer (self, self->reward, error) : NULL;
   return self->scorer != NULL;
 }
 
 static gboolean
-open_models (PlumbWorker *self, GError **error)
+open_critic (PlumbWorker *self, GError **error)
+{
+  const PlumbWorkerSettings *s = &self->settings;
+  self->critic = open_scalar (self, s->critic, error);
+  return self->critic && open_trainer (self, self->critic, s->critic, &self->critic_trainer, error);
+}
+
+static gboolean
+open_policy (PlumbWorker *self, GError **error)
 {
   const PlumbWorkerSettings *s = &self->settings;
   self->policy = s->scalar ? open_scalar (self, s->policy, error)
@@ -119,41 +136,37 @@ open_models (PlumbWorker *self, GError **error)
   if (!self->policy)
     return FALSE;
   plumb_model_limit_vocabulary (self->policy, s->vocabulary);
-  if ((s->reference && !open_reference (self, error))
-      || (!s->ahead && !open_trainer (self, self->policy, s->policy, &self->trainer, error))
-      || (s->reward && !open_reward (self, error)))
-    return FALSE;
-  if (s->critic)
-    {
-      self->critic = open_scalar (self, s->critic, error);
-      if (!self->critic || !open_trainer (self, self->critic, s->critic, &self->critic_trainer, error))
-        return FALSE;
-    }
-  if (s->rollout.max_new_tokens > 0)
-    {
-      if (!plumb_worker_take_turn (self, PLUMB_TURN_GENERATE, error))
-        return FALSE;
-      self->rollout = plumb_rollout_new (self->policy, &s->rollout, error);
-      if (!self->rollout)
-        return FALSE;
-    }
-  return TRUE;
+  return s->role != PLUMB_ROLE_POLICY || open_trainer (self, self->policy, s->policy, &self->trainer, error);
 }
 
-/* Told to the controller while this worker waits for another. */
+/* Opened last: where it takes turns with training, the other models sleep meanwhile. */
 static gboolean
-report_waiting (gpointer worker, GError **error)
+open_rollout (PlumbWorker *self, GError **error)
 {
-  return plumb_worker_report_progress (0, 0, worker, error);
+  if (!plumb_worker_take_turn (self, PLUMB_TURN_GENERATE, error))
+    return FALSE;
+  self->rollout = plumb_rollout_new (self->policy, &self->settings.rollout, error);
+  return self->rollout != NULL;
+}
+
+/* Those that the settings name; a worker of another role holds no policy. */
+static gboolean
+open_models (PlumbWorker *self, GError **error)
+{
+  const PlumbWorkerSettings *s = &self->settings;
+  gboolean policy = s->role == PLUMB_ROLE_POLICY || s->role == PLUMB_ROLE_ROLLOUT;
+  return (!policy || open_policy (self, error)) && (!s->reference || open_reference (self, error))
+         && (!s->critic || open_critic (self, error)) && (!s->reward || open_reward (self, error))
+         && (s->rollout.max_new_tokens == 0 || open_rollout (self, error));
 }
 
 static gboolean
 open_comm (PlumbWorker *self, GError **error)
 {
   const PlumbWorkerSettings *s = &self->settings;
-  self->comm = plumb_comm_new (s->comm, s->rank, s->ranks, s->patience, error);
+  self->comm = plumb_comm_new (s->comm, s->rank, s->ranks, 0, error);
   if (self->comm)
-    plumb_comm_set_wait (self->comm, report_waiting, self);
+    plumb_comm_set_wait (self->comm, plumb_worker_report_waiting, self);
   return self->comm != NULL;
 }
 
@@ -171,6 +184,47 @@ checkpoint_bytes (const PlumbModel *model)
   return model ? model->table->elements * (dev_type_size (model->type) + floats * sizeof (float)) : 0;
 }
 
+static GVariant *
+describe_opened (PlumbWorker *self, const PlumbMemoryPlan *plan, const struct dev_info *info)
+{
+  const PlumbModel *models[] = { self->policy, self->critic, self->reference, self->reward };
+  const PlumbModel *model = NULL;
+  g_autofree char *text = plumb_memory_plan_to_text (plan);
+  g_autoptr (GVariantDict) answer = g_variant_dict_new (NULL);
+  for (gsize i = 0; i < G_N_ELEMENTS (models) && !model; i++)
+    model = models[i];
+  g_variant_dict_insert (answer, "planned", "t", (guint64) plumb_memory_plan_total (plan));
+  g_variant_dict_insert (answer, "plan", "s", text);
+  g_variant_dict_insert (answer, "device", "s", info->name);
+  g_variant_dict_insert (answer, "cores", "i", info->cores);
+  g_variant_dict_insert (answer, "products", "s", info->matmul_path);
+  g_variant_dict_insert (answer, "parameters", "t", (guint64) (model ? model->table->elements : 0));
+  g_variant_dict_insert (answer, "checkpoint-bytes", "t",
+                         (guint64) (checkpoint_bytes (self->policy) + checkpoint_bytes (self->critic)));
+  g_variant_dict_insert (answer, "weight-bytes", "t", (guint64) (self->policy ? plumb_worker_weight_bytes (self) : 0));
+  return g_variant_dict_end (answer);
+}
+
+static gboolean
+check_memory (PlumbWorker *self, const PlumbMemoryPlan *plan, const struct dev_info *info, GError **error)
+{
+  const PlumbWorkerSettings *s = &self->settings;
+  /* Processors share their memory; each GPU has its own. */
+  gsize sharing = self->device->asynchronous ? 1 : (gsize) MAX (1, s->ranks);
+  gsize needed = sharing * plumb_memory_plan_needed (plan) + (gsize) s->others;
+  if (needed <= info->memory_available)
+    return TRUE;
+  g_autofree char *text = plumb_memory_plan_to_text (plan);
+  g_autofree char *others
+      = s->others > 0 ? g_strdup_printf (", and the other workers on this device %.1f MB", s->others / 1e6) : g_strdup ("");
+  g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_ENVIRONMENT,
+               "%s needs %s%s; %s has %.1f MB free. Lower train.tokens_per_micro_batch, "
+               "rollout.max_running, rollout.max_new_tokens or placement.workers",
+               sharing > 1 ? "each worker" : s->role == PLUMB_ROLE_POLICY ? "the run" : plumb_role_name (s->role), text,
+               others, info->name, info->memory_available / 1e6);
+  return FALSE;
+}
+
 /* The plan is made, and answered, before the models take memory. */
 GVariant *
 plumb_worker_open (PlumbWorker *self, GVariant *body, GError **error)
@@ -185,40 +239,20 @@ plumb_worker_open (PlumbWorker *self, GVariant *body, GError **error)
   if (!self->device || !plumb_memory_plan_make (&plan, &self->settings, self->device, error))
     return NULL;
   self->device->ops->info (self->device->context, &info);
-  /* Processors share their memory; each GPU has its own. */
-  gsize sharing = self->device->asynchronous ? 1 : (gsize) MAX (1, self->settings.ranks);
-  gsize needed = sharing * plumb_memory_plan_needed (&plan);
-  if (needed > info.memory_available)
-    {
-      g_autofree char *text = plumb_memory_plan_to_text (&plan);
-      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_ENVIRONMENT,
-                   "%s needs %s; %s has %.1f MB free. Lower train.tokens_per_micro_batch, "
-                   "rollout.max_running, rollout.max_new_tokens or placement.workers",
-                   sharing > 1 ? "each worker" : "the run", text, info.name, info.memory_available / 1e6);
-      return NULL;
-    }
-  if (!open_comm (self, error) || !open_models (self, error))
+  if (!check_memory (self, &plan, &info, error) || !open_comm (self, error) || !open_models (self, error))
     return NULL;
-  g_autofree char *text = plumb_memory_plan_to_text (&plan);
-  g_autoptr (GVariantDict) answer = g_variant_dict_new (NULL);
-  g_variant_dict_insert (answer, "planned", "t", (guint64) plumb_memory_plan_total (&plan));
-  g_variant_dict_insert (answer, "plan", "s", text);
-  g_variant_dict_insert (answer, "device", "s", info.name);
-  g_variant_dict_insert (answer, "cores", "i", info.cores);
-  g_variant_dict_insert (answer, "products", "s", info.matmul_path);
-  g_variant_dict_insert (answer, "parameters", "t", (guint64) self->policy->table->elements);
-  g_variant_dict_insert (answer, "checkpoint-bytes", "t",
-                         (guint64) (checkpoint_bytes (self->policy) + checkpoint_bytes (self->critic)));
-  g_variant_dict_insert (answer, "weight-bytes", "t", (guint64) plumb_worker_weight_bytes (self));
-  return g_variant_dict_end (answer);
+  self->opened = TRUE;
+  return describe_opened (self, &plan, &info);
 }
 
+/* Whether it trains anything. */
 static gboolean
 has_trainer (PlumbWorker *self, GError **error)
 {
-  if (!self->trainer)
+  gboolean trains = self->trainer || self->critic_trainer;
+  if (!trains)
     g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "this worker was opened without a trainer");
-  return self->trainer != NULL;
+  return trains;
 }
 
 static char *
@@ -241,20 +275,25 @@ save_trained (PlumbModel *model, PlumbTrainer *trainer, const char *source, cons
 }
 
 static gboolean
-load_trained (PlumbModel *model, PlumbTrainer *trainer, const char *folder, const char *state, GError **error)
+load_weights (PlumbModel *model, const char *folder, GError **error)
 {
   g_autoptr (PlumbSafetensors) tensors = plumb_safetensors_open_model (folder, error);
-  if (!tensors
-      || !plumb_weights_load (model->device, model->table, model->config, plumb_model_weights (model),
-                              model->type, tensors, error)
-      || !plumb_trainer_load_state (trainer, state, error))
+  return tensors
+         && plumb_weights_load (model->device, model->table, model->config, plumb_model_weights (model), model->type,
+                                tensors, error);
+}
+
+static gboolean
+load_trained (PlumbModel *model, PlumbTrainer *trainer, const char *folder, const char *state, GError **error)
+{
+  if (!load_weights (model, folder, error) || !plumb_trainer_load_state (trainer, state, error))
     return FALSE;
   plumb_model_touch (model);
   return TRUE;
 }
 
-/* The policy as FOLDER/NAME and the state of its optimizer beside it, unless only the model is wanted; the
- * critic as FOLDER/critic. */
+/* What this worker trains: the policy as FOLDER/NAME and the state of its optimizer beside it, unless only the model is
+ * wanted; the critic as FOLDER/critic. */
 GVariant *
 plumb_worker_save (PlumbWorker *self, GVariant *body, GError **error)
 {
@@ -269,8 +308,8 @@ plumb_worker_save (PlumbWorker *self, GVariant *body, GError **error)
   g_autofree char *critic = folder_file (body, "critic", NULL);
   g_autofree char *critic_state = folder_file (body, "critic-optimizer.safetensors", NULL);
   if (!model
-      || !save_trained (self->policy, self->trainer, self->settings.policy, model, model_only ? NULL : state,
-                        error)
+      || (self->policy && !save_trained (self->policy, self->trainer, self->settings.policy, model, model_only ? NULL : state,
+                        error))
       || (self->critic && !model_only
           && !save_trained (self->critic, self->critic_trainer, self->settings.critic, critic, critic_state,
                             error)))
@@ -287,7 +326,7 @@ plumb_worker_load (PlumbWorker *self, GVariant *body, GError **error)
   g_autofree char *state = folder_file (body, "optimizer.safetensors", NULL);
   g_autofree char *critic = folder_file (body, "critic", NULL);
   g_autofree char *critic_state = folder_file (body, "critic-optimizer.safetensors", NULL);
-  if (!model || !load_trained (self->policy, self->trainer, model, state, error)
+  if (!model || (self->policy && !load_trained (self->policy, self->trainer, model, state, error))
       || (self->critic && !load_trained (self->critic, self->critic_trainer, critic, critic_state, error)))
     return NULL;
   return g_variant_new ("a{sv}", NULL);
@@ -298,7 +337,7 @@ GVariant *
 plumb_worker_check (PlumbWorker *self, GVariant *body, GError **error)
 {
   guint64 policy = 0, critic = 0;
-  if (!has_trainer (self, error) || !plumb_trainer_checksum (self->trainer, &policy, error)
+  if (!has_trainer (self, error) || (self->trainer && !plumb_trainer_checksum (self->trainer, &policy, error))
       || (self->critic_trainer && !plumb_trainer_checksum (self->critic_trainer, &critic, error)))
     return NULL;
   g_autoptr (GVariantDict) answer = g_variant_dict_new (NULL);
@@ -308,34 +347,53 @@ plumb_worker_check (PlumbWorker *self, GVariant *body, GError **error)
 }
 
 /* A critic that starts from the policy starts from what its warm-up made of it; the score head is its own. */
-static void
-critic_from_policy (PlumbWorker *self)
+static gboolean
+critic_from_policy (PlumbWorker *self, const char *folder, GError **error)
 {
+  if (folder && !load_weights (self->critic, folder, error))
+    return FALSE;
   const PlumbWeight *score = plumb_weight_table_find (self->critic->table, PLUMB_WEIGHT_SCORE, -1);
-  self->device->ops->copy (self->device->context, plumb_model_weights (self->critic),
-                           plumb_model_weights (self->policy), score->first * dev_type_size (self->policy->type));
+  if (!folder)
+    self->device->ops->copy (self->device->context, plumb_model_weights (self->critic),
+                             plumb_model_weights (self->policy), score->first * dev_type_size (self->policy->type));
   plumb_trainer_take_weights (self->critic_trainer);
   plumb_model_touch (self->critic);
+  return TRUE;
 }
 
+static gboolean
+reference_from_policy (PlumbWorker *self, const char *folder, GError **error)
+{
+  if (folder && !load_weights (self->reference, folder, error))
+    return FALSE;
+  if (!folder)
+    self->device->ops->copy (self->device->context, plumb_model_weights (self->reference),
+                             plumb_model_weights (self->policy),
+                             self->policy->table->elements * dev_type_size (self->policy->type));
+  plumb_model_touch (self->reference);
+  return TRUE;
+}
+
+/* Where the policy is another worker's, it comes as a folder. */
 GVariant *
 plumb_worker_stage (PlumbWorker *self, GVariant *body, GError **error)
 {
+  const PlumbWorkerSettings *s = &self->settings;
   gboolean keep_moments = FALSE;
-  if (!has_trainer (self, error))
-    return NULL;
+  g_autofree char *folder = NULL;
   g_variant_lookup (body, "keep-moments", "b", &keep_moments);
-  if (!keep_moments)
-    plumb_trainer_reset_state (self->trainer);
-  if (!keep_moments && self->critic && g_strcmp0 (self->settings.critic, self->settings.policy) == 0)
-    critic_from_policy (self);
-  if (self->reference && self->settings.reference_from_policy)
+  g_variant_lookup (body, "policy", "s", &folder);
+  if (!self->policy && !folder)
     {
-      self->device->ops->copy (self->device->context, plumb_model_weights (self->reference),
-                               plumb_model_weights (self->policy),
-                               self->policy->table->elements * dev_type_size (self->policy->type));
-      plumb_model_touch (self->reference);
+      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "a stage message lacks the policy's folder");
+      return NULL;
     }
+  if (!keep_moments && self->trainer)
+    plumb_trainer_reset_state (self->trainer);
+  if (!keep_moments && self->critic && g_strcmp0 (s->critic, s->policy) == 0
+      && !critic_from_policy (self, self->policy ? NULL : folder, error))
+    return NULL;
+  if (self->reference && s->reference_from_policy && !reference_from_policy (self, self->policy ? NULL : folder, error))
+    return NULL;
   return plumb_device_check (self->device, error) ? g_variant_new ("a{sv}", NULL) : NULL;
 }
-

@@ -27,12 +27,13 @@ typedef struct
   gint64 attempt;              /* of the last request */
   gint64 last_progress;
   gboolean closing; /* told to end in the middle of a request */
+  gboolean opened;
   PlumbWorkerSettings settings;
   PlumbComm *comm; /* with those that train the same models */
   PlumbDevice *device;
   PlumbModel *policy, *reference, *critic, *reward; /* NULL: not placed here */
   PlumbTrainer *trainer, *critic_trainer;
-  PlumbTrainer *scorer; /* runs the reward model, without an optimizer */
+  PlumbTrainer *scorer; /* runs the reward model, or a reference that is alone, without an optimizer */
   PlumbRollout *rollout;
   PlumbTurn turn;
   double switched; /* seconds that changes of turn took, not told yet */
@@ -42,6 +43,9 @@ typedef struct
 
 /* worker.c: tells now and then that work goes on, and hears whether it still should. */
 gboolean plumb_worker_report_progress (gint64 done, gint64 of, gpointer worker, GError **error);
+
+/* The same while this worker waits for others: the controller decides how long that may last. */
+gboolean plumb_worker_report_waiting (gpointer worker, GError **error);
 
 /* The same without listening, for a worker that has no request; and any other message of its own accord. */
 gboolean plumb_worker_tell_alive (PlumbWorker *worker, GError **error);

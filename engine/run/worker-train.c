@@ -18,7 +18,8 @@ plumb_worker_log_probs (PlumbWorker *self, GVariant *body, GError **error)
   g_variant_lookup (body, "of-reference", "b", &reference);
   g_variant_lookup (body, "temperature", "d", &temperature);
   PlumbModel *model = reference ? self->reference : self->policy;
-  if (!model || !self->trainer)
+  PlumbTrainer *runner = self->trainer ? self->trainer : reference ? self->scorer : NULL;
+  if (!model || !runner)
     {
       g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "this worker was opened without a %s",
                    model ? "trainer" : "reference");
@@ -30,7 +31,7 @@ plumb_worker_log_probs (PlumbWorker *self, GVariant *body, GError **error)
   g_autofree float *log_probs = g_new (float, e->tokens + 1);
   g_autofree float *entropies = g_new (float, e->tokens + 1);
   GVariant *result = NULL;
-  if (plumb_trainer_log_probs (self->trainer, model, e, temperature, log_probs, entropies, error))
+  if (plumb_trainer_log_probs (runner, model, e, temperature, log_probs, entropies, error))
     {
       g_autoptr (GVariantDict) answer = g_variant_dict_new (NULL);
       plumb_body_add_array (answer, "log-probs", log_probs, (gsize) e->tokens, sizeof (float));

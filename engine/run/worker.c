@@ -23,11 +23,10 @@ reply (PlumbWorker *self, PlumbMessageKind kind, GVariant *body, GError **error)
   return plumb_message_send (self->socket, FALSE, message, error);
 }
 
-/* Tells now and then that work goes on, and hears whether it still should. */
-gboolean
-plumb_worker_report_progress (gint64 done, gint64 of, gpointer data, GError **error)
+/* Tells now and then that work goes on, or waits for others, and hears whether it still should. */
+static gboolean
+report (PlumbWorker *self, gint64 done, gint64 of, gboolean waiting, GError **error)
 {
-  PlumbWorker *self = data;
   gint64 now = g_get_monotonic_time ();
   if (now - self->last_progress < PROGRESS_INTERVAL)
     return TRUE;
@@ -42,7 +41,20 @@ plumb_worker_report_progress (gint64 done, gint64 of, gpointer data, GError **er
   g_autoptr (GVariantDict) body = g_variant_dict_new (NULL);
   g_variant_dict_insert (body, "done", "x", done);
   g_variant_dict_insert (body, "of", "x", of);
+  g_variant_dict_insert (body, "waiting", "b", waiting);
   return reply (self, PLUMB_MESSAGE_PROGRESS, g_variant_dict_end (body), error);
+}
+
+gboolean
+plumb_worker_report_progress (gint64 done, gint64 of, gpointer worker, GError **error)
+{
+  return report (worker, done, of, FALSE, error);
+}
+
+gboolean
+plumb_worker_report_waiting (gpointer worker, GError **error)
+{
+  return report (worker, 0, 0, TRUE, error);
 }
 
 gboolean
@@ -117,7 +129,7 @@ answer_request (PlumbWorker *self, const PlumbMessage *request, GError **error)
 {
   g_autoptr (GError) local = NULL;
   PlumbWorkerHandler handler = request->kind < G_N_ELEMENTS (handlers) ? handlers[request->kind] : NULL;
-  gboolean opened = self->policy || request->kind == PLUMB_MESSAGE_OPEN;
+  gboolean opened = self->opened || request->kind == PLUMB_MESSAGE_OPEN;
   GVariant *body = NULL;
   self->request = request;
   self->attempt = request->attempt;

@@ -171,7 +171,7 @@ test_settings (void)
 {
   PlumbWorkerSettings sent = { .policy = (char *) "a", .reference = (char *) "b", .type = DEV_BF16, .max_length = 7,
                                .tokens_per_micro_batch = 9 };
-  sent.optimizer.beta2 = 0.95;
+  sent.trainer.beta2 = 0.95;
   sent.rollout.page_tokens = 16;
   g_auto (PlumbWorkerSettings) got = { 0 };
   g_autoptr (GVariant) body = g_variant_ref_sink (plumb_worker_settings_to_body (&sent));
@@ -180,7 +180,7 @@ test_settings (void)
   g_assert_cmpstr (got.reference, ==, "b");
   g_assert_cmpint (got.type, ==, DEV_BF16);
   g_assert_cmpint (got.max_length, ==, 7);
-  g_assert_cmpfloat (got.optimizer.beta2, ==, 0.95);
+  g_assert_cmpfloat (got.trainer.beta2, ==, 0.95);
   g_assert_cmpint (got.rollout.page_tokens, ==, 16);
   g_autoptr (GVariant) empty = g_variant_ref_sink (g_variant_new ("a{sv}", NULL));
   g_auto (PlumbWorkerSettings) none = { 0 };
