@@ -256,6 +256,30 @@ test_controller_sleeps (Engine *engine, gconstpointer data)
     }
 }
 
+/* A worker that waits for another is not given up while the controller cannot see why: here both the controller and the
+ * other worker are stopped for longer than placement.timeout, as between two requests of one step; then all of them. */
+static void
+test_waiting_worker (Engine *engine, gconstpointer data)
+{
+  g_autoptr (GSubprocess) process = NULL;
+  g_autoptr (GArray) workers = start_long (engine, &process, "--set placement.timeout=3");
+  pid_t controller = (pid_t) g_ascii_strtoll (g_subprocess_get_identifier (process), NULL, 10);
+  for (guint first = 1; first < 3; first++)
+    {
+      kill (controller, SIGSTOP);
+      for (guint i = first % 2; i < workers->len; i++)
+        kill ((pid_t) g_array_index (workers, gint64, i), SIGSTOP);
+      g_usleep (5 * G_USEC_PER_SEC);
+      for (guint i = first % 2; i < workers->len; i++)
+        kill ((pid_t) g_array_index (workers, gint64, i), SIGCONT);
+      kill (controller, SIGCONT);
+      g_usleep (G_USEC_PER_SEC);
+    }
+  g_assert_cmpint (engine_call (engine, "stop run"), ==, 0);
+  g_assert_cmpint (engine_wait (process), ==, 0);
+  assert_gone (workers);
+}
+
 /* Folders of sockets: those that are in use stay, those of the dead go, and a place whose path is too long is not taken. */
 static void
 test_folders (Engine *engine, gconstpointer data)
@@ -308,6 +332,7 @@ main (int argc, char **argv)
   ENGINE_TEST ("/workers/worker-dies", test_worker_dies);
   ENGINE_TEST ("/workers/worker-hangs", test_worker_hangs);
   ENGINE_TEST ("/workers/controller-sleeps", test_controller_sleeps);
+  ENGINE_TEST ("/workers/waiting-worker", test_waiting_worker);
   ENGINE_TEST ("/workers/folders", test_folders);
   ENGINE_TEST ("/workers/alone", test_alone);
   return g_test_run ();
