@@ -59,22 +59,15 @@ plumb_cmd_eval (int argc, char **argv, GError **error)
     { "json", 0, 0, G_OPTION_ARG_NONE, &json, N_ ("print the results as JSON"), NULL },
     { NULL },
   };
-  g_autoptr (GPtrArray) problems = plumb_problems_new ();
   g_autoptr (GPtrArray) results = g_ptr_array_new_with_free_func (g_free);
   g_autoptr (PlumbSpec) spec = NULL;
   if (!plumb_command_parse (&argc, &argv, options, "SPEC",
                             _ ("Measures the model of a spec on data.eval: pass@1 and pass@k, or loss and accuracy."), 1, 1,
                             error))
     return PLUMB_ERROR_USAGE;
-  spec = plumb_command_load_spec (argv[1], assignments, problems, error);
+  spec = plumb_command_load_sound_spec (argv[1], assignments, error);
   if (!spec)
     return PLUMB_ERROR_INVALID;
-  if (problems->len > 0)
-    {
-      g_autofree char *text = plumb_problems_to_text (problems);
-      g_printerr ("%s\n", text);
-      return PLUMB_ERROR_INVALID;
-    }
   if (!measure (spec, results, error))
     return PLUMB_ERROR_FAILED; /* main takes the code from the error */
   if (json)

@@ -126,22 +126,15 @@ plumb_cmd_plan (int argc, char **argv, GError **error)
     { "json", 0, 0, G_OPTION_ARG_NONE, &json, N_ ("print the plan as JSON"), NULL },
     { NULL },
   };
-  g_autoptr (GPtrArray) problems = plumb_problems_new ();
   g_autoptr (PlumbSpec) spec = NULL;
   g_auto (PlumbRunPlan) plan = { 0 };
   if (!plumb_command_parse (&argc, &argv, options, "SPEC",
                             _ ("What a run will take: memory, disk, and time by a trial of its first steps."), 1, 1,
                             error))
     return PLUMB_ERROR_USAGE;
-  spec = plumb_command_load_spec (argv[1], assignments, problems, error);
+  spec = plumb_command_load_sound_spec (argv[1], assignments, error);
   if (!spec)
     return PLUMB_ERROR_INVALID;
-  if (problems->len > 0)
-    {
-      g_autofree char *text = plumb_problems_to_text (problems);
-      g_printerr ("%s\n", text);
-      return PLUMB_ERROR_INVALID;
-    }
   if (!plumb_run_plan_make (&plan, spec, !no_trial, error))
     return 1; /* the error says which exit code */
   if (json)

@@ -74,3 +74,16 @@ plumb_command_load_spec (const char *path, char **assignments, GPtrArray *proble
   plumb_spec_validate (spec, problems);
   return g_steal_pointer (&spec);
 }
+
+PlumbSpec *
+plumb_command_load_sound_spec (const char *path, char **assignments, GError **error)
+{
+  g_autoptr (GPtrArray) problems = plumb_problems_new ();
+  g_autoptr (PlumbSpec) spec = plumb_command_load_spec (path, assignments, problems, error);
+
+  if (spec == NULL || problems->len == 0)
+    return g_steal_pointer (&spec);
+  g_autofree char *text = plumb_problems_to_text (problems);
+  g_printerr ("%s\n", text);
+  return NULL;
+}

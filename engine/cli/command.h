@@ -54,5 +54,7 @@ void plumb_command_print_json (JsonNode *node, gboolean pretty);
  * is wrong is appended to `problems`. NULL with an error when the file cannot be read at all. */
 PlumbSpec *plumb_command_load_spec (const char *path, char **assignments, GPtrArray *problems,
                                     GError **error);
+/* The same for a command that needs a sound one: NULL without an error where the problems were printed. */
+PlumbSpec *plumb_command_load_sound_spec (const char *path, char **assignments, GError **error);
 
 G_END_DECLS

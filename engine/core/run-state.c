@@ -83,7 +83,7 @@ decide_alive (const PlumbRunFacts *facts)
 {
   double patience = MAX (STALL_SECONDS, STALL_PHASES * facts->median_phase);
 
-  if (facts->stop_requested)
+  if (facts->stop_requested || (facts->outcome != PLUMB_OUTCOME_NONE && facts->own_attempt))
     return PLUMB_RUN_STATE_STOPPING;
   if (!facts->has_attempt || facts->outcome != PLUMB_OUTCOME_NONE)
     return PLUMB_RUN_STATE_STARTING; /* no row of this attempt yet, at most that of the last one */
@@ -211,6 +211,7 @@ PlumbRunInfo *
 plumb_run_info_read (const char *run, GError **error)
 {
   g_autoptr (PlumbRunInfo) info = g_new0 (PlumbRunInfo, 1);
+  gint64 holder = 0;
   gboolean held;
 
   if (!plumb_run_dir_is_run (run))
@@ -221,8 +222,9 @@ plumb_run_info_read (const char *run, GError **error)
     }
   info->path = g_strdup (run);
   /* The lock is asked before and after: a run that ends in between has its end row by then. */
-  held = plumb_run_lock_is_held (run, NULL);
+  held = plumb_run_lock_is_held (run, &holder);
   read_status (info);
+  info->facts.own_attempt = held && info->status != NULL && info->status->pid == holder;
   read_attempt (info);
   info->facts.lock_held = held && plumb_run_lock_is_held (run, NULL);
   if (held && !info->facts.lock_held)

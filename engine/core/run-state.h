@@ -11,7 +11,7 @@ typedef enum
   PLUMB_RUN_STATE_STARTING, /* the lock is held, no attempt row yet */
   PLUMB_RUN_STATE_RUNNING,
   PLUMB_RUN_STATE_STALLED,  /* alive, but no progress for max (60 s, 5 x the median phase) */
-  PLUMB_RUN_STATE_STOPPING, /* asked to stop, still alive */
+  PLUMB_RUN_STATE_STOPPING, /* asked to stop, or at its end, still alive */
   PLUMB_RUN_STATE_STOPPED,  /* stopped as asked, with a checkpoint */
   PLUMB_RUN_STATE_FINISHED,
   PLUMB_RUN_STATE_FAILED,
@@ -32,6 +32,7 @@ typedef struct
   double progress_age;  /* seconds since the step or phase changed; < 0: unknown */
   double median_phase;  /* seconds; 0: unknown */
   gboolean remote;      /* on another machine: the lock says nothing, the heartbeat does */
+  gboolean own_attempt; /* the last attempt is of the process that holds the lock */
 } PlumbRunFacts;
 
 PlumbRunState plumb_run_state_decide (const PlumbRunFacts *facts);

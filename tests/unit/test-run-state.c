@@ -15,7 +15,7 @@
 static void
 test_decide (void)
 {
-  /* lock, attempt, outcome, stop asked, heartbeat, progress, median phase, remote */
+  /* lock, attempt, outcome, stop asked, heartbeat, progress, median phase, remote, own attempt */
   const struct
   {
     PlumbRunFacts facts;
@@ -25,6 +25,8 @@ test_decide (void)
     { { TRUE, FALSE, PLUMB_OUTCOME_NONE, FALSE, -1, -1, 0, FALSE }, PLUMB_RUN_STATE_STARTING },
     { { TRUE, FALSE, PLUMB_OUTCOME_NONE, FALSE, 1, 1, 0, FALSE }, PLUMB_RUN_STATE_STARTING },
     { { TRUE, TRUE, PLUMB_OUTCOME_STOPPED, FALSE, 500, 500, 0, FALSE }, PLUMB_RUN_STATE_STARTING },
+    { { TRUE, TRUE, PLUMB_OUTCOME_FINISHED, FALSE, 1, 1, 0, FALSE, TRUE }, PLUMB_RUN_STATE_STOPPING },
+    { { TRUE, TRUE, PLUMB_OUTCOME_NONE, FALSE, 1, 1, 2, FALSE, TRUE }, PLUMB_RUN_STATE_RUNNING },
     { { TRUE, TRUE, PLUMB_OUTCOME_NONE, FALSE, 1, 1, 2, FALSE }, PLUMB_RUN_STATE_RUNNING },
     { { TRUE, TRUE, PLUMB_OUTCOME_NONE, FALSE, 1, 59, 2, FALSE }, PLUMB_RUN_STATE_RUNNING },
     { { TRUE, TRUE, PLUMB_OUTCOME_NONE, FALSE, 1, 61, 2, FALSE }, PLUMB_RUN_STATE_STALLED },
@@ -88,7 +90,7 @@ tear_down (Fixture *fixture, gconstpointer data)
 /* A controller for the tests: takes the lock, writes its state and an attempt, tells that it is
  * ready, and lives until a signal ends it. */
 static pid_t
-start_controller (Fixture *fixture, gboolean leader)
+start_controller (Fixture *fixture, gboolean leader, gboolean end)
 {
   int ready[2];
   pid_t child;
@@ -114,6 +116,8 @@ start_controller (Fixture *fixture, gboolean leader)
       status->step = 3;
       status->updated = status->progressed = g_get_real_time () / 1e6;
       plumb_run_status_write (fixture->run, status, NULL);
+      if (end)
+        plumb_telemetry_end_attempt (telemetry, PLUMB_OUTCOME_FINISHED, 0, 3, NULL, NULL);
       if (leader && fork () == 0)
         for (;;)
           pause ();
@@ -147,7 +151,7 @@ test_killed (Fixture *fixture, gconstpointer data)
   gint64 pid;
 
   g_assert_cmpint (state_of (fixture), ==, PLUMB_RUN_STATE_QUEUED);
-  child = start_controller (fixture, FALSE);
+  child = start_controller (fixture, FALSE, FALSE);
   g_assert_true (plumb_run_lock_is_held (fixture->run, &pid));
   g_assert_cmpint (pid, ==, child);
   g_assert_cmpint (state_of (fixture), ==, PLUMB_RUN_STATE_RUNNING);
@@ -165,11 +169,29 @@ test_killed (Fixture *fixture, gconstpointer data)
   g_assert_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID);
 }
 
+/* A run at its end still holds the lock when its end row is there: it does not start again. The next attempt does, whose
+ * process has written nothing yet. */
+static void
+test_ending (Fixture *fixture, gconstpointer data)
+{
+  pid_t child = start_controller (fixture, FALSE, TRUE);
+  g_autoptr (GError) error = NULL;
+  g_autoptr (PlumbRunStatus) status = plumb_run_status_read (fixture->run, &error);
+
+  g_assert_cmpint (state_of (fixture), ==, PLUMB_RUN_STATE_STOPPING);
+  status->pid++;
+  g_assert_true (plumb_run_status_write (fixture->run, status, &error));
+  g_assert_cmpint (state_of (fixture), ==, PLUMB_RUN_STATE_STARTING);
+  kill (child, SIGKILL);
+  waitpid (child, NULL, 0);
+  g_assert_cmpint (state_of (fixture), ==, PLUMB_RUN_STATE_FINISHED);
+}
+
 static void
 test_stop (Fixture *fixture, gconstpointer data)
 {
   g_autoptr (GError) error = NULL;
-  pid_t child = start_controller (fixture, FALSE);
+  pid_t child = start_controller (fixture, FALSE, FALSE);
   int status;
 
   g_assert_true (plumb_run_stop (fixture->run, &error));
@@ -185,7 +207,7 @@ static void
 test_stranger (Fixture *fixture, gconstpointer data)
 {
   g_autoptr (GError) error = NULL;
-  pid_t child = start_controller (fixture, FALSE);
+  pid_t child = start_controller (fixture, FALSE, FALSE);
   g_autoptr (PlumbRunStatus) status = plumb_run_status_read (fixture->run, &error);
   int code;
 
@@ -213,7 +235,7 @@ test_kill_group (Fixture *fixture, gconstpointer data)
   g_autoptr (GError) error = NULL;
   g_autoptr (GArray) left = NULL;
   g_autoptr (GArray) members = NULL;
-  pid_t child = start_controller (fixture, TRUE);
+  pid_t child = start_controller (fixture, TRUE, FALSE);
   GThread *reaper = g_thread_new ("reap", reap, GINT_TO_POINTER (child));
 
   g_assert_true (plumb_run_kill (fixture->run, &left, &error));
@@ -257,7 +279,7 @@ test_status_file (Fixture *fixture, gconstpointer data)
   g_autofree char *path = g_build_filename (fixture->run, PLUMB_RUN_STATE, NULL);
   g_autoptr (GError) error = NULL;
   static const char *const damaged[]
-      = { "", "{", "[1]", "{\"pid\": [1], \"exit\": 3, \"id\": {}}" };
+      = { "", "{", "[1]", "{\"pid\": [1], \"exit\": 3, \"id\": {}, \"workers\": [3, {}, {\"role\": 1}]}" };
 
   g_assert_true (plumb_run_status_set_self (status, &error));
   g_assert_true (plumb_run_status_is_alive (status));
@@ -266,6 +288,7 @@ test_status_file (Fixture *fixture, gconstpointer data)
   status->outcome = PLUMB_OUTCOME_FAILED;
   status->exit_code = 5;
   status->message = g_strdup ("no space");
+  plumb_run_status_add_worker (status, "critic", "cuda:1", 17);
   g_assert_true (plumb_run_status_write (fixture->run, status, &error));
   read = plumb_run_status_read (fixture->run, &error);
   g_assert_no_error (error);
@@ -275,6 +298,10 @@ test_status_file (Fixture *fixture, gconstpointer data)
   g_assert_cmpfloat (read->median_phase, ==, 1.5);
   g_assert_cmpint (read->outcome, ==, PLUMB_OUTCOME_FAILED);
   g_assert_cmpint (read->exit_code, ==, 5);
+  g_assert_cmpuint (read->workers->len, ==, 1);
+  g_assert_cmpstr (((PlumbRunWorker *) g_ptr_array_index (read->workers, 0))->role, ==, "critic");
+  g_assert_cmpstr (((PlumbRunWorker *) g_ptr_array_index (read->workers, 0))->device, ==, "cuda:1");
+  g_assert_cmpint (((PlumbRunWorker *) g_ptr_array_index (read->workers, 0))->pid, ==, 17);
   for (gsize i = 0; i < G_N_ELEMENTS (damaged); i++)
     {
       g_autoptr (PlumbRunStatus) again = NULL;
@@ -325,6 +352,7 @@ main (int argc, char **argv)
   g_test_add_func ("/run-state/decide", test_decide);
 #define ADD(name, function) g_test_add ("/run/" name, Fixture, NULL, set_up, function, tear_down)
   ADD ("killed", test_killed);
+  ADD ("ending", test_ending);
   ADD ("stop", test_stop);
   ADD ("stranger", test_stranger);
   ADD ("kill-group", test_kill_group);
