@@ -240,10 +240,6 @@ check_ahead (PlumbSpec *spec, GPtrArray *problems)
   if (plumb_spec_get_boolean (spec, "rollout.partial") && !ahead)
     report (spec, problems, "rollout.partial", "set rollout.async = yes, or remove it",
             "weights change within a completion only where generation runs ahead");
-  if (ahead && plumb_spec_is_set (spec, "rollout.environment")
-      && PLUMB_IS_ON (plumb_spec_algorithm (spec), PLUMB_ON_POLICY))
-    report (spec, problems, "rollout.async", "set it to no, or remove rollout.environment",
-            "an environment is played turn by turn and cannot run ahead of the training");
 }
 
 static void

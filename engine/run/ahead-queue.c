@@ -3,6 +3,7 @@
 
 #include "config.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "engine/core/error.h"
@@ -11,11 +12,22 @@
 #define MOST_GROUPS (1 << 24)
 
 static void
+group_clear (PlumbAheadGroup *group)
+{
+  plumb_completions_clear (&group->completions);
+  for (int i = 0; i < group->n_episodes; i++)
+    plumb_reward_score_clear (&group->episodes[i]);
+  group->n_episodes = 0;
+  g_clear_pointer (&group->episodes, g_free);
+  g_clear_pointer (&group->play, plumb_ahead_play_free);
+  g_clear_pointer (&group->score, plumb_ahead_score_drop);
+}
+
+static void
 group_free (gpointer data)
 {
-  PlumbAheadGroup *group = data;
-  plumb_completions_clear (&group->completions);
-  g_free (group);
+  group_clear (data);
+  g_free (data);
 }
 
 PlumbAheadQueue *
@@ -50,7 +62,7 @@ plumb_ahead_queue_push (PlumbAheadQueue *self, gint64 ordinal, guint64 row)
 void
 plumb_ahead_queue_forget (PlumbAheadGroup *group)
 {
-  plumb_completions_clear (&group->completions);
+  group_clear (group);
   group->since = 0;
 }
 
@@ -61,9 +73,8 @@ fail (GError **error, const char *what)
   return FALSE;
 }
 
-/* The waiting group of a number; NULL: none waits for it. */
-static PlumbAheadGroup *
-find_waiting (PlumbAheadQueue *self, gint64 ordinal)
+PlumbAheadGroup *
+plumb_ahead_queue_find_waiting (PlumbAheadQueue *self, gint64 ordinal)
 {
   PlumbAheadGroup *first = self->groups->len ? plumb_ahead_queue_get (self, 0) : NULL;
   if (!first || ordinal < first->ordinal || ordinal - first->ordinal >= (gint64) self->groups->len)
@@ -88,10 +99,75 @@ check_group (PlumbAheadQueue *self, const PlumbCompletions *all, gsize first)
   return TRUE;
 }
 
+/* What an environment gave, by completion; n 0: there is none. */
+typedef struct
+{
+  gsize n;
+  const guint8 *values; /* doubles */
+  const char **failures; /* empty: it did not fail */
+  GVariant *array;
+} Episodes;
+
+static void
+episodes_clear (Episodes *e)
+{
+  g_free (e->failures);
+  g_clear_pointer (&e->array, g_variant_unref);
+}
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Episodes, episodes_clear)
+
+static void
+read_episodes (Episodes *e, GVariant *body)
+{
+  gsize failures = 0;
+  e->values = plumb_body_get_array (body, "episode-values", sizeof (double), &e->n);
+  e->array = g_variant_lookup_value (body, "episode-failures", G_VARIANT_TYPE_STRING_ARRAY);
+  e->failures = e->array ? g_variant_get_strv (e->array, &failures) : NULL;
+  if (!e->values || failures != e->n)
+    e->n = 0;
+}
+
+static void
+take_episodes (PlumbAheadQueue *self, PlumbAheadGroup *group, const Episodes *e, gsize first)
+{
+  group->n_episodes = self->samples;
+  group->episodes = g_new0 (PlumbRewardScore, self->samples + 1);
+  for (int s = 0; s < self->samples; s++)
+    {
+      const char *failure = e->failures[first + (gsize) s];
+      memcpy (&group->episodes[s].value, e->values + (first + (gsize) s) * sizeof (double), sizeof (double));
+      group->episodes[s].failed = *failure || !isfinite (group->episodes[s].value);
+      group->episodes[s].reason = *failure ? g_strdup (failure) : NULL;
+    }
+}
+
+static void
+add_episodes (GVariantDict *dict, const PlumbAheadQueue *self)
+{
+  g_autoptr (GArray) values = g_array_new (FALSE, FALSE, sizeof (double));
+  g_auto (GVariantBuilder) failures = G_VARIANT_BUILDER_INIT (G_VARIANT_TYPE_STRING_ARRAY);
+  for (guint i = 0; i < self->groups->len; i++)
+    {
+      const PlumbAheadGroup *group = plumb_ahead_queue_get (self, i);
+      for (int s = 0; s < group->n_episodes; s++)
+        {
+          const PlumbRewardScore *score = &group->episodes[s];
+          g_array_append_val (values, score->value);
+          g_variant_builder_add (&failures, "s", !score->failed ? "" : score->reason ? score->reason : "it failed");
+        }
+    }
+  if (values->len == 0)
+    return;
+  plumb_body_add_array (dict, "episode-values", values->data, values->len, sizeof (double));
+  g_variant_dict_insert_value (dict, "episode-failures", g_variant_builder_end (&failures));
+}
+
 gboolean
 plumb_ahead_queue_accept (PlumbAheadQueue *self, GVariant *body, GError **error)
 {
   g_auto (PlumbCompletions) all = { 0 };
+  g_auto (Episodes) scores = { 0 };
+  read_episodes (&scores, body);
   if (!plumb_completions_read (&all, body, error))
     return FALSE;
   if (!all.versions || all.n % (gsize) self->samples != 0)
@@ -103,9 +179,12 @@ plumb_ahead_queue_accept (PlumbAheadQueue *self, GVariant *body, GError **error)
     {
       if (!check_group (self, &all, i))
         return fail (error, "a group does not hold each sample once");
-      PlumbAheadGroup *group = find_waiting (self, all.ordinals[i]);
-      if (group)
-        plumb_completions_slice (&group->completions, &all, i, i + (gsize) self->samples);
+      PlumbAheadGroup *group = plumb_ahead_queue_find_waiting (self, all.ordinals[i]);
+      if (!group)
+        continue;
+      plumb_completions_slice (&group->completions, &all, i, i + (gsize) self->samples);
+      if (all.n == scores.n)
+        take_episodes (self, group, &scores, i);
     }
   return TRUE;
 }
@@ -141,7 +220,8 @@ plumb_ahead_group_version (const PlumbAheadGroup *group)
   const PlumbCompletions *c = &group->completions;
   gint32 oldest = G_MAXINT32;
   for (gint32 t = 0; c->n > 0 && t < c->offsets[c->n]; t++)
-    oldest = MIN (oldest, c->versions[t]);
+    if (!c->mask || c->mask[t])
+      oldest = MIN (oldest, c->versions[t]);
   return oldest;
 }
 
@@ -163,6 +243,7 @@ plumb_ahead_queue_to_bytes (const PlumbAheadQueue *self)
   g_variant_dict_insert (dict, "samples-each", "i", self->samples);
   plumb_body_add_array (dict, "rows", rows, n, sizeof *rows);
   plumb_body_add_completions (dict, &all);
+  add_episodes (dict, self);
   g_autoptr (GVariant) body = g_variant_ref_sink (g_variant_dict_end (dict));
   return g_variant_get_data_as_bytes (body);
 }

@@ -11,12 +11,15 @@
 
 #include "engine/comm/weight-board.h"
 #include "engine/core/error.h"
-#include "engine/run/ahead-queue.h"
+#include "engine/run/ahead-play.h"
+#include "engine/run/ahead-score.h"
 #include "engine/run/ahead.h"
-#include "engine/run/completions.h"
+#include "engine/run/scoring.h"
 
 #define QUEUE_FILE "ahead.bin"
 #define MOST_RESTARTS 3 /* of the worker, in one run */
+#define WAIT_MS 200
+#define SHORT_WAIT_MS 5
 #define SHORTEST_SPAN 1e-4 /* seconds: less is not seen in a timeline */
 
 /* What the worker counted since it was started. */
@@ -29,6 +32,8 @@ typedef struct
 struct _PlumbAhead
 {
   PlumbAheadQueue *queue;
+  PlumbAheadTable *table;   /* of episodes; NULL: single answers */
+  PlumbAheadScorer *scorer; /* NULL: rewards wait until a group is taken */
   PlumbSharedMemory *board;
   GVariant *settings; /* body of OPEN */
   gboolean streaming; /* the worker generates */
@@ -49,6 +54,8 @@ plumb_ahead_free (PlumbAhead *self)
   if (!self)
     return;
   plumb_ahead_queue_free (self->queue);
+  plumb_ahead_table_free (self->table);
+  plumb_ahead_scorer_free (self->scorer);
   plumb_shared_memory_free (self->board);
   g_clear_pointer (&self->settings, g_variant_unref);
   g_clear_error (&self->bad);
@@ -97,7 +104,11 @@ take_groups (GVariant *body, gpointer data)
   run->status->progressed = plumb_telemetry_now (run->telemetry);
   read_counts (&self->now, body);
   record_spans (run, body);
-  if (!self->bad)
+  if (self->bad)
+    return;
+  if (self->table)
+    plumb_ahead_table_accept (self->table, body, &self->bad);
+  else
     plumb_ahead_queue_accept (self->queue, body, &self->bad);
 }
 
@@ -124,8 +135,10 @@ plumb_run_ahead_open (PlumbRun *run, const PlumbWorkerSettings *settings, guint6
   self->queue = plumb_ahead_queue_new ((int) plumb_spec_get_integer (run->spec, "rollout.samples"),
                                        (int) plumb_tokenizer_vocab_size (run->tokenizer));
   self->board = plumb_weight_board_memory_new (weight_bytes, error);
-  if (!self->board)
+  if (!self->board
+      || (run->environment && !(self->table = plumb_ahead_table_new (run, self->queue, error))))
     return FALSE;
+  self->scorer = plumb_ahead_scorer_new (run);
   plumb_crew_set_groups (run->crew, take_groups, run);
   return open_worker (run, error);
 }
@@ -157,7 +170,8 @@ begin_stream (PlumbRun *run, GError **error)
 {
   g_auto (PlumbPrompts) none = { 0 };
   PlumbAsk ask = ask_of (run);
-  plumb_prompts_init (&none, ask.samples);
+  /* Of an episode each answer is told by itself. */
+  plumb_prompts_init (&none, run->ahead->table ? 1 : ask.samples);
   g_autoptr (GVariant) sampling = g_variant_ref_sink (plumb_prompts_to_body (run, &none, &ask, 0, 0));
   g_autoptr (GVariantDict) body = g_variant_dict_new (sampling);
   g_variant_dict_insert (body, "board", "s", plumb_shared_memory_path (run->ahead->board));
@@ -188,11 +202,52 @@ submit (PlumbRun *run, GError **error)
       plumb_prompts_add (&prompts, (gpointer) row->prompt_ids->data, row->prompt_ids->len, group->ordinal, 0);
       plumb_data_row_free (row);
       group->since = g_get_monotonic_time ();
+      if (run->ahead->table && !plumb_ahead_table_begin (run->ahead->table, group, error))
+        return FALSE;
     }
   if (prompts.ordinals->len > 0)
     plumb_crew_tell_ahead (run->crew, PLUMB_MESSAGE_SUBMIT,
                            plumb_prompts_to_body (run, &prompts, &ask, 0, prompts.ordinals->len));
   return TRUE;
+}
+
+/* Episodes go on, and finished groups get their rewards. */
+static gboolean
+attend (PlumbRun *run, GError **error)
+{
+  PlumbAhead *self = run->ahead;
+  g_auto (PlumbPrompts) next = { 0 };
+  PlumbAsk ask = ask_of (run);
+  plumb_prompts_init (&next, 1);
+  if (self->table && !plumb_ahead_table_attend (self->table, &next, error))
+    return FALSE;
+  if (next.ordinals->len > 0)
+    {
+      plumb_crew_tell_ahead (run->crew, PLUMB_MESSAGE_SUBMIT, plumb_prompts_to_body (run, &next, &ask, 0, next.ordinals->len));
+      self->arrived = g_get_monotonic_time ();
+    }
+  for (guint i = 0; self->scorer && i < self->queue->groups->len; i++)
+    {
+      PlumbAheadGroup *group = plumb_ahead_queue_get (self->queue, i);
+      if (group->completions.n > 0 && !plumb_ahead_score_attend (self->scorer, group, self->queue->samples, error))
+        return FALSE;
+    }
+  return TRUE;
+}
+
+void
+plumb_run_ahead_attend (PlumbRun *run)
+{
+  PlumbAhead *self = run->ahead;
+  if (self && self->streaming && !self->bad)
+    attend (run, &self->bad);
+}
+
+/* How long to wait for messages, in ms, while threads of this process work. */
+static int
+pace (const PlumbAhead *self)
+{
+  return self->table && plumb_ahead_table_asked (self->table) > 0 ? SHORT_WAIT_MS : WAIT_MS;
 }
 
 /* Gives out prompts up to the bound; none that the steps which are left will not train. */
@@ -278,8 +333,11 @@ start (PlumbRun *run, GError **error)
 
 /* The prompts that the worker has and has not finished: when the first was given out, or 0. */
 static gint64
-waiting_since (const PlumbAheadQueue *queue)
+waiting_since (const PlumbAhead *self)
 {
+  const PlumbAheadQueue *queue = self->queue;
+  if (self->table && plumb_ahead_table_owed (self->table) == 0)
+    return 0; /* the environment has them all */
   for (guint i = 0; i < queue->groups->len; i++)
     if (plumb_ahead_queue_get (queue, i)->completions.n == 0)
       return plumb_ahead_queue_get (queue, i)->since;
@@ -290,8 +348,8 @@ static gboolean
 check_worker (PlumbRun *run, GError **error)
 {
   PlumbAhead *self = run->ahead;
-  const char *loss = plumb_crew_ahead_loss (run->crew, waiting_since (self->queue) > 0);
-  gint64 since = waiting_since (self->queue);
+  const char *loss = plumb_crew_ahead_loss (run->crew, waiting_since (self) > 0);
+  gint64 since = waiting_since (self);
   double limit = plumb_spec_get_real (run->spec, "rollout.timeout");
   gint64 start = MAX (MAX (since, self->arrived), plumb_crew_excused (run->crew));
   double seconds = since > 0 ? (double) (g_get_monotonic_time () - start) / G_USEC_PER_SEC : 0;
@@ -344,7 +402,7 @@ await (PlumbRun *run, int prompts, GError **error)
   do
     {
       while (ok && (int) plumb_ahead_queue_ready (run->ahead->queue) < prompts)
-        ok = check_worker (run, error) && plumb_crew_wait (run->crew, error);
+        ok = check_worker (run, error) && plumb_crew_wait (run->crew, pace (run->ahead), error);
       ok = ok && renew_old (run, prompts, error);
     }
   while (ok && (int) plumb_ahead_queue_ready (run->ahead->queue) < prompts);
@@ -366,33 +424,79 @@ take_counts (PlumbAhead *self, PlumbBatch *batch)
   batch->seconds = now->busy - before->busy;
 }
 
-PlumbBatch *
-plumb_run_ahead_take (PlumbRun *run, int prompts, gsize *rows, gint64 *first_ordinal, GError **error)
+/* The first groups scored when they are taken, since the reward model is with those that train. */
+static PlumbBatch *
+take_and_score (PlumbRun *run, guint prompts, GError **error)
 {
   PlumbAhead *self = run->ahead;
   g_auto (PlumbCompletions) completions = { 0 };
   g_autoptr (PlumbBatch) batch = g_new0 (PlumbBatch, 1);
-  if (!start (run, error) || !fill (run, error) || !await (run, prompts, error))
-    return NULL;
-  batch->prompts = prompts;
+  batch->prompts = (int) prompts;
   batch->samples = self->queue->samples;
-  batch->early = plumb_run_may_probe_early (run);
   batch->data = g_new0 (PlumbDataRow *, prompts);
   batch->ordinals = g_new (gint64, prompts);
-  *first_ordinal = plumb_ahead_queue_get (self->queue, 0)->ordinal;
-  for (int p = 0; p < prompts; p++)
+  for (guint p = 0; p < prompts; p++)
     {
-      PlumbAheadGroup *group = plumb_ahead_queue_get (self->queue, (guint) p);
-      rows[p] = group->row;
+      PlumbAheadGroup *group = plumb_ahead_queue_get (self->queue, p);
       batch->ordinals[p] = group->ordinal;
       batch->data[p] = plumb_data_set_get (run->train, group->row, error);
       if (!batch->data[p])
         return NULL;
       plumb_completions_join (&completions, &group->completions);
     }
-  take_counts (self, batch);
-  if (!plumb_run_fill_batch (run, batch, &completions, error))
+  if (!plumb_batch_fill (run, batch, &completions, error))
     return NULL;
+  batch->episodes = g_new0 (PlumbRewardScore, (gsize) batch->experience->sequences + 1);
+  gboolean any = FALSE;
+  for (int s = 0; s < batch->experience->sequences; s++)
+    {
+      const PlumbAheadGroup *group = plumb_ahead_queue_get (self->queue, (guint) (s / batch->samples));
+      const PlumbRewardScore *score = group->episodes ? &group->episodes[s % batch->samples] : NULL;
+      any = any || score;
+      if (score)
+        batch->episodes[s] = (PlumbRewardScore){ score->value, score->failed, g_strdup (score->reason) };
+    }
+  if (!any)
+    g_clear_pointer (&batch->episodes, g_free);
+  return plumb_batch_score (run, batch, error) ? g_steal_pointer (&batch) : NULL;
+}
+
+/* The first groups, whose rewards were begun when they were finished. */
+static PlumbBatch *
+take_scored (PlumbRun *run, guint prompts, GError **error)
+{
+  PlumbAheadQueue *queue = run->ahead->queue;
+  for (guint p = 0; p < prompts; p++)
+    while (!plumb_ahead_score_is_done (plumb_ahead_queue_get (queue, p)->score))
+      if (!attend (run, error) || !plumb_crew_wait (run->crew, SHORT_WAIT_MS, error))
+        return NULL;
+  g_autofree PlumbBatch **groups = g_new0 (PlumbBatch *, prompts);
+  for (guint p = 0; p < prompts; p++)
+    {
+      groups[p] = plumb_ahead_score_take (plumb_ahead_queue_get (queue, p)->score);
+      plumb_batch_take_scores (run, groups[p]);
+    }
+  PlumbBatch *batch = plumb_batch_gather (groups, (int) prompts);
+  plumb_batch_tell_failures (run, batch);
+  return batch;
+}
+
+PlumbBatch *
+plumb_run_ahead_take (PlumbRun *run, int prompts, gsize *rows, gint64 *first_ordinal, GError **error)
+{
+  PlumbAhead *self = run->ahead;
+  if (!start (run, error) || !fill (run, error) || !await (run, prompts, error))
+    return NULL;
+  *first_ordinal = plumb_ahead_queue_get (self->queue, 0)->ordinal;
+  for (int p = 0; p < prompts; p++)
+    rows[p] = plumb_ahead_queue_get (self->queue, (guint) p)->row;
+  plumb_run_begin_phase (run, "score");
+  g_autoptr (PlumbBatch) batch
+      = self->scorer ? take_scored (run, (guint) prompts, error) : take_and_score (run, (guint) prompts, error);
+  plumb_run_end_phase (run);
+  if (!batch)
+    return NULL;
+  take_counts (self, batch);
   self->step.busy += self->now.busy - self->before.busy;
   self->step.idle += self->now.idle - self->before.idle;
   self->before = self->now;

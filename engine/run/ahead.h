@@ -19,6 +19,8 @@ void plumb_ahead_free (PlumbAhead *ahead);
 PlumbBatch *plumb_run_ahead_take (PlumbRun *run, int prompts, gsize *rows, gint64 *first_ordinal, GError **error);
 /* So many of those that were taken are not trained. */
 void plumb_run_ahead_reject (PlumbRun *run, int prompts);
+/* Goes on with what does not need the worker; to be called often. */
+void plumb_run_ahead_attend (PlumbRun *run);
 /* A step was trained on what was taken: its weights are handed over, and further prompts given out. */
 gboolean plumb_run_ahead_go_on (PlumbRun *run, GError **error);
 /* The weights went back to earlier ones: all that was given out and not trained is generated again by them. */

@@ -93,6 +93,7 @@ plumb_completions_clear (PlumbCompletions *a)
   g_free (a->ids);
   g_free (a->log_probs);
   g_free (a->versions);
+  g_free (a->mask);
   *a = (PlumbCompletions){ 0 };
 }
 
@@ -116,10 +117,11 @@ offsets_fit (const PlumbCompletions *a, gsize tokens)
 gboolean
 plumb_completions_read (PlumbCompletions *a, GVariant *body, GError **error)
 {
-  gsize tokens = 0, versions = 0;
+  gsize tokens = 0, versions = 0, masks = 0;
   plumb_body_get_array (body, "ordinals", sizeof (gint64), &a->n);
   plumb_body_get_array (body, "ids", sizeof (gint32), &tokens);
   plumb_body_get_array (body, "versions", sizeof (gint32), &versions);
+  plumb_body_get_array (body, "mask", sizeof (guint8), &masks);
   a->ordinals = copy_array (body, "ordinals", sizeof (gint64), a->n);
   a->samples = copy_array (body, "samples", sizeof (gint32), a->n);
   a->finish = copy_array (body, "finish", sizeof (gint32), a->n);
@@ -127,8 +129,10 @@ plumb_completions_read (PlumbCompletions *a, GVariant *body, GError **error)
   a->ids = copy_array (body, "ids", sizeof (gint32), tokens);
   a->log_probs = copy_array (body, "log-probs", sizeof (float), tokens);
   a->versions = versions > 0 || tokens == 0 ? copy_array (body, "versions", sizeof (gint32), tokens) : NULL;
+  a->mask = masks > 0 ? copy_array (body, "mask", sizeof (guint8), tokens) : NULL;
   if (a->ordinals && a->samples && a->finish && a->offsets && a->ids && a->log_probs && tokens <= G_MAXINT32
-      && (versions == 0 || versions == tokens) && offsets_fit (a, tokens))
+      && (versions == 0 || versions == tokens) && (masks == 0 || masks == tokens)
+      && offsets_fit (a, tokens))
     return TRUE;
   g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "completions of a message do not fit together");
   return FALSE;
@@ -146,6 +150,8 @@ plumb_body_add_completions (GVariantDict *body, const PlumbCompletions *a)
   plumb_body_add_array (body, "ids", a->ids, tokens, sizeof (gint32));
   plumb_body_add_array (body, "log-probs", a->log_probs, tokens, sizeof (float));
   plumb_body_add_array (body, "versions", a->versions, tokens, sizeof (gint32));
+  if (a->mask)
+    plumb_body_add_array (body, "mask", a->mask, tokens, sizeof (guint8));
 }
 
 static gboolean
@@ -200,6 +206,17 @@ plumb_completions_join (PlumbCompletions *all, const PlumbCompletions *more)
     }
   else
     g_clear_pointer (&all->versions, g_free);
+  if (more->mask || all->mask)
+    {
+      gboolean had = all->mask != NULL;
+      all->mask = g_renew (guint8, all->mask, tokens + added + 1);
+      if (!had)
+        memset (all->mask, 1, tokens);
+      if (more->mask)
+        memcpy (all->mask + tokens, more->mask, added);
+      else
+        memset (all->mask + tokens, 1, added);
+    }
   for (gsize i = 0; i <= more->n; i++)
     all->offsets[all->n + i] = (gint32) tokens + more->offsets[i];
   all->n = n;
@@ -222,6 +239,7 @@ plumb_completions_slice (PlumbCompletions *part, const PlumbCompletions *all, gs
     .ids = all->ids + at,
     .log_probs = all->log_probs + at,
     .versions = all->versions ? all->versions + at : NULL,
+    .mask = all->mask ? all->mask + at : NULL,
   };
   plumb_completions_join (part, &view);
 }

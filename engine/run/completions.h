@@ -27,6 +27,7 @@ typedef struct
   gint32 *samples, *finish, *offsets, *ids; /* offsets: (n + 1) */
   float *log_probs;
   gint32 *versions; /* of the weights that sampled each token; NULL: not told */
+  guint8 *mask;     /* 1: sampled by the policy; NULL: all are */
 } PlumbCompletions;
 
 void plumb_completions_clear (PlumbCompletions *completions);
@@ -42,8 +43,8 @@ void plumb_completions_slice (PlumbCompletions *part, const PlumbCompletions *al
 /* How the completions of prompts are asked for, and the prompts first .. last-1. */
 GVariant *plumb_prompts_to_body (PlumbRun *run, const PlumbPrompts *prompts, const PlumbAsk *ask, guint first,
                                  guint last);
-/* Generated completions become the experience of a batch whose prompts are known, and are scored. */
-gboolean plumb_run_fill_batch (PlumbRun *run, PlumbBatch *batch, const PlumbCompletions *completions, GError **error);
+/* Generated completions become the experience of a batch whose prompts are known. */
+gboolean plumb_batch_fill (PlumbRun *run, PlumbBatch *batch, const PlumbCompletions *completions, GError **error);
 
 /* Asks the worker; its counts of tokens and time are added to those of the batch. */
 gboolean plumb_run_complete (PlumbRun *run, const PlumbPrompts *prompts, const PlumbAsk *ask, PlumbBatch *batch,

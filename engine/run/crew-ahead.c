@@ -94,8 +94,8 @@ plumb_crew_restart_ahead (PlumbCrew *self, GError **error)
 }
 
 gboolean
-plumb_crew_wait (PlumbCrew *self, GError **error)
+plumb_crew_wait (PlumbCrew *self, int milliseconds, GError **error)
 {
-  return plumb_crew_receive (self, PLUMB_CREW_TICK_MS, error) && plumb_crew_check_members (self, error)
+  return plumb_crew_receive (self, milliseconds, error) && plumb_crew_check_members (self, error)
          && plumb_crew_do_tick (self, error);
 }

@@ -75,6 +75,12 @@ plumb_crew_request_kind_name (const PlumbCrewRequest *self)
   return plumb_message_kind_name (self->kind);
 }
 
+const char *
+plumb_crew_request_failure (const PlumbCrewRequest *self)
+{
+  return self->failure ? self->failure->message : NULL;
+}
+
 GPtrArray *
 plumb_crew_requests_new (void)
 {

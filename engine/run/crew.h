@@ -55,6 +55,9 @@ gboolean plumb_crew_request_is_done (const PlumbCrewRequest *request);
 /* The answer's body (borrowed), once it is done; NULL: it failed. */
 GVariant *plumb_crew_request_answer (const PlumbCrewRequest *request);
 
+/* Why it failed; NULL: it did not. */
+const char *plumb_crew_request_failure (const PlumbCrewRequest *request);
+
 /* Sends a request, or lines it up; it is answered while anything is awaited. */
 gboolean plumb_crew_post (PlumbCrew *crew, PlumbCrewRequest *request, GError **error);
 /* Waits until all (PlumbCrewRequest) are done; the failure of one of them is the error. */
@@ -95,8 +98,8 @@ gint64 plumb_crew_excused (PlumbCrew *crew);
 const char *plumb_crew_ahead_loss (PlumbCrew *crew, gboolean owes);
 /* Ends what is left of it, and starts another, which has nothing open. */
 gboolean plumb_crew_restart_ahead (PlumbCrew *crew, GError **error);
-/* Waits a moment for whatever comes. */
-gboolean plumb_crew_wait (PlumbCrew *crew, GError **error);
+/* Waits so many milliseconds for whatever comes. */
+gboolean plumb_crew_wait (PlumbCrew *crew, int milliseconds, GError **error);
 
 /* Messages of an earlier attempt are stale from here on. */
 void plumb_crew_set_attempt (PlumbCrew *crew, gint64 attempt);

@@ -16,32 +16,10 @@
 
 #include "engine/core/error.h"
 #include "engine/core/json-tree.h"
-#include "engine/run/completions.h"
-
-/* One sample on its way. */
-typedef struct
-{
-  GArray *ids;       /* gint32: prompt, answers and observations so far */
-  GArray *mask;      /* guint8: 1 sampled by the policy */
-  GArray *log_probs; /* float, 0 where not sampled */
-  GArray *versions;  /* gint32 */
-  guint action;      /* where the last answer begins */
-  gint32 finish;     /* PlumbFinish of it */
-  gboolean over;
-} Episode;
+#include "engine/run/episode.h"
 
 static void
-episode_clear (gpointer data)
-{
-  Episode *self = data;
-  g_array_unref (self->ids);
-  g_array_unref (self->mask);
-  g_array_unref (self->log_probs);
-  g_array_unref (self->versions);
-}
-
-static void
-append (Episode *self, gint32 id, guint8 mask, float log_prob, gint32 version)
+append (PlumbEpisode *self, gint32 id, guint8 mask, float log_prob, gint32 version)
 {
   g_array_append_val (self->ids, id);
   g_array_append_val (self->mask, mask);
@@ -49,33 +27,45 @@ append (Episode *self, gint32 id, guint8 mask, float log_prob, gint32 version)
   g_array_append_val (self->versions, version);
 }
 
-/* The episodes after their first answers. */
-static GArray *
-episodes_of (const PlumbBatch *batch)
+void
+plumb_episode_init (PlumbEpisode *self, const PlumbDataRow *row)
 {
-  const struct plumb_experience *e = batch->experience;
-  GArray *episodes = g_array_sized_new (FALSE, TRUE, sizeof (Episode), (guint) e->sequences);
-  g_array_set_clear_func (episodes, episode_clear);
-  for (int s = 0; s < e->sequences; s++)
-    {
-      Episode self = { g_array_new (FALSE, FALSE, sizeof (gint32)), g_array_new (FALSE, FALSE, 1),
-                       g_array_new (FALSE, FALSE, sizeof (float)), g_array_new (FALSE, FALSE, sizeof (gint32)),
-                       batch->data[s / batch->samples]->prompt_ids->len, batch->finish[s], FALSE };
-      for (int t = e->offsets[s]; t < e->offsets[s + 1]; t++)
-        append (&self, e->ids[t], e->mask[t], e->rollout_logp[t], e->version[t]);
-      g_array_append_val (episodes, self);
-    }
-  return episodes;
+  *self = (PlumbEpisode){ .ids = g_array_new (FALSE, FALSE, sizeof (gint32)),
+                          .mask = g_array_new (FALSE, FALSE, sizeof (guint8)),
+                          .log_probs = g_array_new (FALSE, FALSE, sizeof (float)),
+                          .versions = g_array_new (FALSE, FALSE, sizeof (gint32)) };
+  for (guint i = 0; i < row->prompt_ids->len; i++)
+    append (self, g_array_index (row->prompt_ids, gint32, i), 0, 0, 0);
+}
+
+void
+plumb_episode_clear (PlumbEpisode *self)
+{
+  g_clear_pointer (&self->ids, g_array_unref);
+  g_clear_pointer (&self->mask, g_array_unref);
+  g_clear_pointer (&self->log_probs, g_array_unref);
+  g_clear_pointer (&self->versions, g_array_unref);
+  plumb_reward_score_clear (&self->score);
+}
+
+void
+plumb_episode_answer (PlumbEpisode *self, gsize n, const gint32 *ids, const float *log_probs, const gint32 *versions,
+                      gint32 version, gint32 finish)
+{
+  self->action = self->ids->len;
+  self->finish = finish;
+  self->turn++;
+  for (gsize t = 0; t < n; t++)
+    append (self, ids[t], 1, log_probs[t], versions ? versions[t] : version);
 }
 
 static char *
-request_line (const PlumbBatch *batch, int s, int turn, const char *action)
+request_line (const PlumbDataRow *row, gint64 id, int turn, const char *action)
 {
-  const PlumbDataRow *row = batch->data[s / batch->samples];
   g_autoptr (JsonBuilder) builder = json_builder_new ();
   json_builder_begin_object (builder);
   json_builder_set_member_name (builder, "id");
-  json_builder_add_int_value (builder, batch->ordinals[s / batch->samples] * batch->samples + s % batch->samples);
+  json_builder_add_int_value (builder, id);
   json_builder_set_member_name (builder, "turn");
   json_builder_add_int_value (builder, turn);
   json_builder_set_member_name (builder, "prompt");
@@ -90,6 +80,15 @@ request_line (const PlumbBatch *batch, int s, int turn, const char *action)
   json_builder_end_object (builder);
   g_autoptr (JsonNode) root = json_builder_get_root (builder);
   return json_to_string (root, FALSE);
+}
+
+char *
+plumb_episode_request (PlumbRun *run, const PlumbEpisode *self, const PlumbDataRow *row, gint64 id, GError **error)
+{
+  g_autofree char *action = plumb_tokenizer_decode_after (
+      run->tokenizer, (gpointer) self->ids->data, self->action, &g_array_index (self->ids, gint32, self->action),
+      self->ids->len - self->action, TRUE, error);
+  return action ? request_line (row, id, self->turn, action) : NULL;
 }
 
 /* What the environment said to a turn. */
@@ -128,7 +127,7 @@ read_reply (const char *line, Reply *reply)
 
 /* Adds the observation; the episode is over where there is no room for it and an answer. */
 static gboolean
-take_observation (PlumbRun *run, Episode *self, const char *observation, GError **error)
+take_observation (PlumbRun *run, PlumbEpisode *self, const char *observation, GError **error)
 {
   gint64 longest = plumb_spec_get_integer (run->spec, "model.max_length");
   g_autoptr (GArray) ids = g_array_new (FALSE, FALSE, sizeof (gint32));
@@ -144,35 +143,57 @@ take_observation (PlumbRun *run, Episode *self, const char *observation, GError 
   return TRUE;
 }
 
-/* One turn of one sample: the environment hears the answer and speaks. */
-static gboolean
-step (PlumbRun *run, PlumbBatch *batch, int s, int turn, Episode *self, GError **error)
+gboolean
+plumb_episode_hear (PlumbRun *run, PlumbEpisode *self, const char *line, char *problem, GError **error)
 {
-  g_autoptr (GString) answer = g_string_new (NULL);
   g_auto (Reply) reply = { 0 };
-  PlumbRewardScore *score = &batch->episodes[s];
-  g_autofree char *action = plumb_tokenizer_decode_after (
-      run->tokenizer, (gpointer) self->ids->data, self->action, &g_array_index (self->ids, gint32, self->action),
-      self->ids->len - self->action, TRUE, error);
-  if (!action)
-    return FALSE;
-  g_autofree char *line = request_line (batch, s, turn, action);
-  char *problem = plumb_line_program_ask (run->environment, line, answer, NULL);
-  if (problem)
-    problem = g_strdup_printf ("environment: %s", problem);
-  else
-    problem = read_reply (answer->str, &reply);
-  self->over = problem || reply.done;
-  if (problem)
+  g_autofree char *owned = problem;
+  char *reason = owned ? g_strdup_printf ("environment: %s", owned) : read_reply (line, &reply);
+  self->over = reason || reply.done;
+  if (reason)
     {
-      score->failed = TRUE;
-      score->reason = problem;
+      self->score.failed = TRUE;
+      g_free (self->score.reason);
+      self->score.reason = reason;
       return TRUE;
     }
-  score->value += reply.reward;
+  self->score.value += reply.reward;
   /* After the last turn nothing would be made of what it says. */
-  self->over = self->over || turn >= plumb_spec_get_integer (run->spec, "rollout.environment.max_turns");
+  self->over = self->over || self->turn >= plumb_spec_get_integer (run->spec, "rollout.environment.max_turns");
   return self->over || take_observation (run, self, reply.observation, error);
+}
+
+/* One turn of one sample: the environment hears the answer and speaks. */
+static gboolean
+step (PlumbRun *run, const PlumbBatch *batch, int s, PlumbEpisode *self, GError **error)
+{
+  g_autoptr (GString) answer = g_string_new (NULL);
+  gint64 id = batch->ordinals[s / batch->samples] * batch->samples + s % batch->samples;
+  g_autofree char *line = plumb_episode_request (run, self, batch->data[s / batch->samples], id, error);
+  if (!line)
+    return FALSE;
+  char *problem = plumb_line_program_ask (run->environment, line, answer, NULL);
+  return plumb_episode_hear (run, self, answer->str, problem, error);
+}
+
+/* The episodes after their first answers. */
+static GArray *
+episodes_of (const PlumbBatch *batch)
+{
+  const struct plumb_experience *e = batch->experience;
+  GArray *episodes = g_array_sized_new (FALSE, TRUE, sizeof (PlumbEpisode), (guint) e->sequences);
+  g_array_set_clear_func (episodes, (GDestroyNotify) plumb_episode_clear);
+  for (int s = 0; s < e->sequences; s++)
+    {
+      PlumbEpisode self;
+      const PlumbDataRow *row = batch->data[s / batch->samples];
+      int first = e->offsets[s] + (int) row->prompt_ids->len;
+      plumb_episode_init (&self, row);
+      plumb_episode_answer (&self, (gsize) (e->offsets[s + 1] - first), e->ids + first, e->rollout_logp + first,
+                            e->version + first, 0, batch->finish[s]);
+      g_array_append_val (episodes, self);
+    }
+  return episodes;
 }
 
 /* The model answers again where an episode goes on. */
@@ -186,12 +207,11 @@ answer_again (PlumbRun *run, const PlumbAsk *ask, PlumbBatch *batch, GArray *epi
   plumb_prompts_init (&prompts, 1);
   for (guint s = 0; s < episodes->len; s++)
     {
-      Episode *self = &g_array_index (episodes, Episode, s);
+      PlumbEpisode *self = &g_array_index (episodes, PlumbEpisode, s);
       gint64 ordinal = batch->ordinals[s / (guint) batch->samples];
       gint32 sample = (gint32) (s % (guint) batch->samples);
       if (self->over)
         continue;
-      self->action = self->ids->len;
       plumb_prompts_add (&prompts, (gpointer) self->ids->data, self->ids->len, ordinal, sample);
       g_hash_table_insert (places, g_strdup_printf ("%" G_GINT64_FORMAT "/%d", ordinal, sample), self);
     }
@@ -202,16 +222,16 @@ answer_again (PlumbRun *run, const PlumbAsk *ask, PlumbBatch *batch, GArray *epi
   for (gsize i = 0; i < found.n; i++)
     {
       g_autofree char *key = g_strdup_printf ("%" G_GINT64_FORMAT "/%d", found.ordinals[i], found.samples[i]);
-      Episode *self = g_hash_table_lookup (places, key);
+      PlumbEpisode *self = g_hash_table_lookup (places, key);
       if (!self || found.offsets[i + 1] <= found.offsets[i] || !g_hash_table_remove (places, key))
         {
           g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED,
                        "the worker returned an answer that was not asked for, or twice");
           return FALSE;
         }
-      self->finish = found.finish[i];
-      for (int t = found.offsets[i]; t < found.offsets[i + 1]; t++)
-        append (self, found.ids[t], 1, found.log_probs[t], version);
+      int first = found.offsets[i];
+      plumb_episode_answer (self, (gsize) (found.offsets[i + 1] - first), found.ids + first, found.log_probs + first, NULL,
+                            version, found.finish[i]);
     }
   return TRUE;
 }
@@ -222,11 +242,11 @@ rebuild (PlumbBatch *batch, GArray *episodes)
 {
   int tokens = 0, n = (int) episodes->len;
   for (int s = 0; s < n; s++)
-    tokens += (int) g_array_index (episodes, Episode, s).ids->len;
+    tokens += (int) g_array_index (episodes, PlumbEpisode, s).ids->len;
   struct plumb_experience *e = plumb_experience_new (n, tokens);
   for (int s = 0; s < n; s++)
     {
-      const Episode *self = &g_array_index (episodes, Episode, s);
+      PlumbEpisode *self = &g_array_index (episodes, PlumbEpisode, s);
       int at = e->offsets[s];
       gsize length = self->ids->len;
       memcpy (e->ids + at, self->ids->data, length * sizeof *e->ids);
@@ -237,6 +257,8 @@ rebuild (PlumbBatch *batch, GArray *episodes)
       e->group[s] = s / batch->samples;
       e->truncated[s] = self->finish == PLUMB_FINISH_LENGTH;
       batch->finish[s] = self->finish;
+      batch->episodes[s] = self->score;
+      self->score = (PlumbRewardScore){ 0 };
     }
   plumb_experience_free (batch->experience);
   batch->experience = e;
@@ -254,10 +276,10 @@ plumb_run_play (PlumbRun *run, const PlumbAsk *ask, PlumbBatch *batch, GError **
       any = FALSE;
       for (guint s = 0; s < episodes->len; s++)
         {
-          Episode *self = &g_array_index (episodes, Episode, s);
+          PlumbEpisode *self = &g_array_index (episodes, PlumbEpisode, s);
           if (self->over)
             continue;
-          if (!step (run, batch, (int) s, turn, self, error))
+          if (!step (run, batch, (int) s, self, error))
             return FALSE;
           any = any || !self->over;
           if (!plumb_run_tick (run, s, episodes->len))

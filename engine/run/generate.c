@@ -10,10 +10,9 @@
 #include <string.h>
 
 #include "engine/core/error.h"
-#include "engine/reward/batch.h"
 #include "engine/run/experience-message.h"
 #include "engine/run/completions.h"
-#include "engine/run/run-private.h"
+#include "engine/run/scoring.h"
 
 void
 plumb_batch_free (PlumbBatch *batch)
@@ -38,6 +37,7 @@ plumb_batch_free (PlumbBatch *batch)
   g_free (batch->episodes);
   g_free (batch->scores);
   g_free (batch->parts);
+  g_free (batch->reward_seconds);
   g_free (batch);
 }
 
@@ -59,6 +59,9 @@ take_group (PlumbBatch *to, PlumbBatch *from, int group, gsize parts)
   memcpy (grow (&to->responses, s, n, sizeof *to->responses), from->responses + first, n * sizeof *to->responses);
   memset (from->responses + first, 0, n * sizeof *to->responses);
   memcpy (grow (&to->finish, s, n, sizeof *to->finish), from->finish + first, n * sizeof *to->finish);
+  if (from->reward_seconds)
+    memcpy (grow (&to->reward_seconds, s, n, sizeof *to->reward_seconds), from->reward_seconds + first,
+            n * sizeof *to->reward_seconds);
   memcpy (grow (&to->scores, s, n, sizeof *to->scores), from->scores + first, n * sizeof *to->scores);
   memset (from->scores + first, 0, n * sizeof *to->scores);
   memcpy (grow (&to->parts, s * parts, n * parts, sizeof *to->parts), from->parts + first * parts,
@@ -95,8 +98,6 @@ plumb_batch_take (PlumbBatch *to, PlumbBatch *from, const int *groups, int n)
   to->kv_used = MAX (to->kv_used, from->kv_used);
   to->running = MAX (to->running, from->running);
   to->seconds += from->seconds;
-  to->reward_p50 = MAX (to->reward_p50, from->reward_p50);
-  to->reward_p99 = MAX (to->reward_p99, from->reward_p99);
 }
 
 static void
@@ -109,7 +110,7 @@ fill_sequence (PlumbBatch *batch, const PlumbCompletions *a, int s, gsize i, gui
   for (int t = a->offsets[i]; t < a->offsets[i + 1]; t++, at++)
     {
       e->ids[at] = a->ids[t];
-      e->mask[at] = 1;
+      e->mask[at] = !a->mask || a->mask[t];
       e->rollout_logp[at] = a->log_probs[t];
       e->version[at] = a->versions ? a->versions[t] : (gint32) version;
     }
@@ -118,8 +119,8 @@ fill_sequence (PlumbBatch *batch, const PlumbCompletions *a, int s, gsize i, gui
   batch->finish[s] = a->finish[i];
 }
 
-static gboolean
-fill_experience (PlumbRun *run, PlumbBatch *batch, const PlumbCompletions *a, GError **error)
+gboolean
+plumb_batch_fill (PlumbRun *run, PlumbBatch *batch, const PlumbCompletions *a, GError **error)
 {
   int n = batch->prompts * batch->samples, tokens = 0;
   g_autofree gsize *place = g_new (gsize, n);
@@ -158,131 +159,25 @@ fill_experience (PlumbRun *run, PlumbBatch *batch, const PlumbCompletions *a, GE
   return TRUE;
 }
 
-/* Scores (sequences) of the reward model, normalised where that is asked for; NaN without one. What training needs to know
- * comes at the same time where it may. */
-static gboolean
-ask_reward_model (PlumbRun *run, PlumbBatch *batch, double *scores, GError **error)
+/* Groups first .. last-1 as one batch; they are emptied. */
+static PlumbBatch *
+gather (PlumbBatch **groups, int first, int last)
 {
-  struct plumb_experience *e = batch->experience;
-  g_autofree double *values = g_new0 (double, e->tokens + 1);
-  gboolean wanted = run->reward && plumb_reward_needs_model (run->reward);
-  PlumbProbe probes[1 + PLUMB_TRAINING_PROBES] = { { PLUMB_PROBE_REWARD, 1, NULL, NULL, values } };
-  int n = 1 + (batch->early ? plumb_run_training_probes (run, e, probes + 1) : 0);
-  if (wanted && !plumb_run_probe (run, e, probes, n, error))
-    return FALSE;
-  batch->probed = wanted && batch->early;
-  for (int s = 0; s < e->sequences; s++)
-    scores[s] = wanted ? (values[e->offsets[s + 1] - 1] - run->reward_mean) / run->reward_deviation : NAN;
-  return TRUE;
+  if (last - first == 1)
+    return g_steal_pointer (&groups[first]);
+  PlumbBatch *left = gather (groups, first, (first + last) / 2);
+  g_autoptr (PlumbBatch) right = gather (groups, (first + last) / 2, last);
+  g_autofree int *all = g_new (int, right->prompts + 1);
+  for (int i = 0; i < right->prompts; i++)
+    all[i] = i;
+  plumb_batch_take (left, right, all, right->prompts);
+  return left;
 }
 
-/* The text of each response, and what is scored of it; strings stay with the batch. */
-static PlumbRewardInput *
-reward_inputs (PlumbRun *run, PlumbBatch *batch, const double *model_scores, GError **error)
+PlumbBatch *
+plumb_batch_gather (PlumbBatch **groups, int n)
 {
-  struct plumb_experience *e = batch->experience;
-  g_autofree PlumbRewardInput *inputs = g_new0 (PlumbRewardInput, e->sequences + 1);
-  batch->responses = g_new0 (char *, e->sequences + 1);
-  for (int s = 0; s < e->sequences; s++)
-    {
-      const PlumbDataRow *row = batch->data[s / batch->samples];
-      int first = e->offsets[s] + (int) row->prompt_ids->len;
-      gsize n = (gsize) (e->offsets[s + 1] - first);
-      batch->responses[s] = plumb_tokenizer_decode_after (run->tokenizer, e->ids + e->offsets[s], row->prompt_ids->len,
-                                                          e->ids + first, n, TRUE, error);
-      if (!batch->responses[s])
-        return NULL;
-      inputs[s] = (PlumbRewardInput) { .prompt = row->prompt, .response = batch->responses[s], .answer = row->answer,
-                                       .n_tokens = n, .model_score = model_scores[s], .row = row->row };
-    }
-  return g_steal_pointer (&inputs);
-}
-
-static gboolean
-keep_time (gpointer run, gsize done, gsize of)
-{
-  return plumb_run_tick (run, (gint64) done, (gint64) of);
-}
-
-/* One line for each kind of failure, not for each call. */
-static void
-tell_failures (PlumbRun *run, const PlumbBatch *batch)
-{
-  g_autoptr (GPtrArray) failures
-      = plumb_reward_failures (batch->scores, (gsize) batch->experience->sequences);
-  for (guint i = 0; i < failures->len; i++)
-    {
-      const PlumbRewardFailure *failure = g_ptr_array_index (failures, i);
-      plumb_telemetry_event (run->telemetry, PLUMB_EVENT_WARNING, "reward-failed", run->position.step,
-                             "%u of %d completions have no reward: %s", failure->count,
-                             batch->experience->sequences, failure->example);
-    }
-}
-
-/* Calls of the reward functions for all sequences. */
-static gboolean
-call_reward (PlumbRun *run, PlumbBatch *batch, const PlumbRewardInput *inputs, GError **error)
-{
-  gsize n = (gsize) batch->experience->sequences;
-  g_autofree double *seconds = g_new0 (double, n + 1);
-  PlumbRewardBatch work = { n, inputs, batch->scores, batch->parts, seconds };
-  if (!plumb_reward_score_batch (run->reward, &work, keep_time, run))
-    {
-      g_set_error (error, PLUMB_ERROR, PLUMB_EXIT_INTERRUPTED, "interrupted");
-      return FALSE;
-    }
-  batch->reward_p50 = plumb_reward_quantile (seconds, n, 0.5);
-  batch->reward_p99 = plumb_reward_quantile (seconds, n, 0.99);
-  tell_failures (run, batch);
-  return TRUE;
-}
-
-/* What the environment gave comes on top; where it failed, so has the sample. */
-static void
-add_episode (PlumbBatch *batch, int s)
-{
-  struct plumb_experience *e = batch->experience;
-  if (!batch->episodes)
-    return;
-  e->reward[s] += batch->episodes[s].value;
-  if (!batch->episodes[s].failed)
-    return;
-  e->scored[s] = 0;
-  e->reward[s] = 0;
-  if (!batch->scores[s].reason)
-    batch->scores[s].reason = g_strdup (batch->episodes[s].reason);
-}
-
-static gboolean
-score (PlumbRun *run, PlumbBatch *batch, GError **error)
-{
-  struct plumb_experience *e = batch->experience;
-  g_autofree double *model_scores = g_new (double, e->sequences + 1);
-  g_autofree PlumbRewardInput *inputs = NULL;
-  batch->n_parts = run->reward ? plumb_reward_n_parts (run->reward) : 0;
-  batch->scores = g_new0 (PlumbRewardScore, e->sequences);
-  batch->parts = g_new0 (double, (gsize) e->sequences * batch->n_parts + 1);
-  if (!ask_reward_model (run, batch, model_scores, error) || !(inputs = reward_inputs (run, batch, model_scores, error))
-      || (run->reward && !call_reward (run, batch, inputs, error)))
-    return FALSE;
-  for (int s = 0; s < e->sequences; s++)
-    {
-      e->scored[s] = !batch->scores[s].failed && isfinite (batch->scores[s].value);
-      e->reward[s] = e->scored[s] ? batch->scores[s].value : 0;
-      add_episode (batch, s);
-    }
-  return TRUE;
-}
-
-gboolean
-plumb_run_fill_batch (PlumbRun *run, PlumbBatch *batch, const PlumbCompletions *completions, GError **error)
-{
-  if (!fill_experience (run, batch, completions, error))
-    return FALSE;
-  plumb_run_begin_phase (run, "score");
-  gboolean ok = score (run, batch, error);
-  plumb_run_end_phase (run);
-  return ok;
+  return gather (groups, 0, n);
 }
 
 PlumbBatch *
@@ -309,11 +204,11 @@ plumb_run_generate (PlumbRun *run, const PlumbAsk *ask, GError **error)
                        batch->ordinals[p], 0);
   plumb_run_begin_phase (run, "generate");
   if (!plumb_run_complete (run, &prompts, ask, batch, &completions, error)
-      || !fill_experience (run, batch, &completions, error)
+      || !plumb_batch_fill (run, batch, &completions, error)
       || (run->environment && !plumb_run_play (run, ask, batch, error)))
     return NULL;
   plumb_run_begin_phase (run, "score");
-  gboolean ok = score (run, batch, error);
+  gboolean ok = plumb_batch_score (run, batch, error);
   plumb_run_end_phase (run);
   return ok ? g_steal_pointer (&batch) : NULL;
 }

@@ -18,6 +18,7 @@
 static gboolean
 tick (gint64 done, gint64 of, gpointer data)
 {
+  plumb_run_ahead_attend (data);
   return plumb_run_tick (data, done, of);
 }
 

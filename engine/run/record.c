@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "engine/reward/batch.h"
 #include "engine/run/run-private.h"
 
 void
@@ -85,8 +86,12 @@ record_rewards (PlumbRun *run, const PlumbBatch *batch)
   if (!run->reward && !run->environment)
     return; /* not measured */
   plumb_run_point (run, "reward/failed", 1 - (double) scored / e->sequences);
-  plumb_run_point (run, "reward/latency_p50", batch->reward_p50);
-  plumb_run_point (run, "reward/latency_p99", batch->reward_p99);
+  if (batch->reward_seconds)
+    {
+      gsize n = (gsize) e->sequences;
+      plumb_run_point (run, "reward/latency_p50", plumb_reward_quantile (batch->reward_seconds, n, 0.5));
+      plumb_run_point (run, "reward/latency_p99", plumb_reward_quantile (batch->reward_seconds, n, 0.99));
+    }
   run->last_reward = NAN;
   if (scored == 0)
     return;

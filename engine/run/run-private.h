@@ -161,7 +161,7 @@ typedef struct
   PlumbRewardScore *episodes; /* (sequences) by the environment; NULL: none */
   guint n_parts;     /* of the reward */
   double *parts;     /* (sequences, n_parts) */
-  double reward_p50, reward_p99; /* seconds that a call took */
+  double *reward_seconds; /* (sequences) that a call took; NULL: nothing was called */
   int asked;         /* prompts that were tried for these, with dynamic sampling */
   gboolean early, probed; /* log-probs and values are to be asked for beside the scores; they are there */
   gint64 generated, prefill, shared; /* tokens */
@@ -185,6 +185,9 @@ typedef struct
 
 /* Moves whole groups, by their index, from a batch to the end of another, which may be empty. */
 void plumb_batch_take (PlumbBatch *to, PlumbBatch *from, const int *groups, int n);
+
+/* Whole batches (n > 0; each is taken over and set NULL) as one, in their order. */
+PlumbBatch *plumb_batch_gather (PlumbBatch **batches, int n);
 
 /* Generates and scores; the batch's rewards, masks and log-probs of the sampler are filled. */
 PlumbBatch *plumb_run_generate (PlumbRun *run, const PlumbAsk *ask, GError **error);

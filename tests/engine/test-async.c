@@ -189,6 +189,114 @@ test_worker_hangs (Engine *engine, gconstpointer data)
   assert_has (engine->out, "rollout.timeout");
 }
 
+#define EPISODES ASYNC "--set model.max_length=64 --set 'rollout.environment=sh environment.sh' " \
+                       "--set rollout.environment.max_turns=3 "
+
+static void
+write_environment (Engine *engine)
+{
+  engine_write (engine, "environment.sh",
+                "while read -r line; do\n"
+                "  case $line in\n"
+                "    *'\"turn\":1,'*) echo '{\"observation\": \" go on \", \"reward\": 0.25}' ;;\n"
+                "    *'\"turn\":2,'*) echo '{\"observation\": \" once more \", \"reward\": 0.5}' ;;\n"
+                "    *) echo '{\"done\": true}' ;;\n"
+                "  esac\n"
+                "done\n");
+}
+
+/* Episodes are played ahead: the first step is that of a run which does not generate ahead, what is sampled is trained and
+ * nothing else, and no prompt is lost where the run or its worker dies in the middle. */
+static void
+test_episodes (Engine *engine, gconstpointer data)
+{
+  static const char *const metrics[] = { "reward/mean", "policy/grad_norm", "length/response_mean" };
+  write_environment (engine);
+  run_ok (engine, EPISODES "--set rollout.async=no --set schedule.steps=8 --run-dir turns");
+  run_ok (engine, EPISODES "--set schedule.steps=8 --run-dir ahead");
+  assert_bounded (engine, "ahead", 1, 8);
+  g_assert_cmpint (engine_assert_trained_once (engine, "ahead", SAMPLES, FALSE), ==, 8 * PROMPTS);
+  for (gsize i = 0; i < G_N_ELEMENTS (metrics); i++)
+    {
+      g_autoptr (GArray) a = engine_series (engine, "ahead", metrics[i]), b = engine_series (engine, "turns", metrics[i]);
+      double x = g_array_index (a, double, 0), y = g_array_index (b, double, 0);
+      g_assert_cmpfloat (fabs (x - y), <=, 1e-6 * fabs (y));
+    }
+  g_autoptr (GArray) rewards = engine_series (engine, "ahead", "reward/mean");
+  g_autoptr (GArray) gap = engine_series (engine, "ahead", "policy/logprob_gap_max");
+  g_assert_cmpfloat (g_array_index (gap, double, 0), ==, 0);
+  for (guint i = 0; i < rewards->len; i++)
+    g_assert_cmpfloat (g_array_index (rewards, double, i), >=, 0.75);
+}
+
+static void
+test_episodes_resume (Engine *engine, gconstpointer data)
+{
+  write_environment (engine);
+  g_autoptr (GSubprocess) process = engine_start (engine, "run " EPISODES "--set schedule.steps=16 --set checkpoint.every=1 "
+                                                          "--set eval.every=off --set rollout.partial=yes --run-dir run");
+  wait_for_step (engine, process, 3);
+  g_autoptr (GArray) workers = engine_workers (process);
+  kill ((pid_t) g_array_index (workers, gint64, 1), SIGKILL);
+  wait_for_step (engine, process, 6);
+  g_subprocess_send_signal (process, SIGKILL);
+  g_assert_cmpint (engine_wait (process), ==, -SIGKILL);
+  run_ok (engine, "--resume --run-dir run");
+  g_assert_cmpint (engine_assert_trained_once (engine, "run", SAMPLES, FALSE), ==, 16 * PROMPTS);
+  g_autoptr (GArray) rewards = engine_series (engine, "run", "reward/mean");
+  g_assert_cmpuint (rewards->len, ==, 16);
+  for (guint i = 0; i < rewards->len; i++)
+    g_assert_cmpfloat (g_array_index (rewards, double, i), >=, 0.75);
+}
+
+/* Whether a call of the reward program lies within a phase in which the first worker trained. */
+static gboolean
+scored_while_training (Engine *engine, const char *run)
+{
+  g_autofree char *times = engine_read (engine, "times.txt");
+  g_auto (GStrv) calls = g_strsplit (times, "\n", -1);
+  g_assert_cmpint (engine_call (engine, "telemetry %s --since 0", run), ==, 0);
+  g_auto (GStrv) lines = g_strsplit (engine->out, "\n", -1);
+  for (gsize i = 0; lines[i]; i++)
+    {
+      const char *start = strstr (lines[i], "\"start\":"), *end = strstr (lines[i], "\"end\":");
+      if (!strstr (lines[i], "\"worker 1\"") || !strstr (lines[i], "\"train\"") || !start || !end)
+        continue;
+      for (gsize k = 0; calls[k] && *calls[k]; k++)
+        {
+          double at = g_ascii_strtod (calls[k], NULL);
+          if (at > g_ascii_strtod (start + strlen ("\"start\":"), NULL) && at < g_ascii_strtod (end + strlen ("\"end\":"), NULL))
+            return TRUE;
+        }
+    }
+  return FALSE;
+}
+
+/* What is generated ahead is scored as it is finished, while a step is trained; with the same rewards. */
+static void
+test_rewards (Engine *engine, gconstpointer data)
+{
+  static const char *const metrics[] = { "reward/mean", "reward/failed", "policy/grad_norm" };
+  engine_write (engine, "reward.sh", "while read -r line; do\n"
+                                     "  date +%s.%N >> times.txt\n"
+                                     "  case $line in *[xyz]*) echo '{\"failed\": \"no\"}' ;; *) echo ${#line} ;; esac\n"
+                                     "done\n");
+  g_assert_cmpint (engine_shell (engine, "sed 's/functions = regex/functions = program/; s/reward regex/reward program/; "
+                                         "s/^pattern.*/command = sh reward.sh/' $SPECS/grpo.spec > program.spec"), ==, 0);
+  run_ok (engine, "program.spec --set algorithm.epochs=8 --set eval.every=off --set schedule.steps=8 --run-dir turns");
+  g_assert_false (scored_while_training (engine, "turns"));
+  g_assert_cmpint (engine_shell (engine, "rm times.txt"), ==, 0);
+  run_ok (engine, "program.spec --set algorithm.epochs=8 --set eval.every=off --set rollout.async=yes --set schedule.steps=8 "
+                  "--run-dir ahead");
+  g_assert_true (scored_while_training (engine, "ahead"));
+  for (gsize i = 0; i < G_N_ELEMENTS (metrics); i++)
+    {
+      g_autoptr (GArray) a = engine_series (engine, "ahead", metrics[i]), b = engine_series (engine, "turns", metrics[i]);
+      double x = g_array_index (a, double, 0), y = g_array_index (b, double, 0);
+      g_assert_cmpfloat (fabs (x - y), <=, 1e-6 * fabs (y));
+    }
+}
+
 static void
 test_refused (Engine *engine, gconstpointer data)
 {
@@ -197,7 +305,6 @@ test_refused (Engine *engine, gconstpointer data)
     const char *settings, *words;
   } wrong[] = {
     { "rollout.async=no --set rollout.partial=yes", "rollout.partial = yes" },
-    { "rollout.environment=cat", "rollout.async = yes" },
     { "rollout.max_staleness=0", "rollout.max_staleness = 0" },
     { "rollout.timeout=-1", "rollout.timeout = -1" },
     { "placement.workers=65", "placement.workers = 65" },
@@ -235,6 +342,9 @@ main (int argc, char **argv)
   ENGINE_TEST ("/async/worker-dies-often", test_worker_dies_often);
   ENGINE_TEST ("/async/trainer-dies", test_trainer_dies);
   ENGINE_TEST ("/async/worker-hangs", test_worker_hangs);
+  ENGINE_TEST ("/async/episodes", test_episodes);
+  ENGINE_TEST ("/async/episodes-resume", test_episodes_resume);
+  ENGINE_TEST ("/async/rewards", test_rewards);
   ENGINE_TEST ("/async/refused", test_refused);
   return g_test_run ();
 }
