@@ -211,7 +211,7 @@ update_empty (PlumbChartCard *self)
   gtk_widget_set_visible (GTK_WIDGET (self->empty), self->metrics->len == 0);
   if (self->metrics->len > 0)
     return;
-  if (self->needs_key != NULL && spec != NULL && plumb_spec_get_real (spec, self->needs_key) == 0)
+  if (self->needs_key != NULL && spec != NULL && plumb_spec_is_off (spec, self->needs_key))
     text = strstr (self->needs_key, "coefficient") != NULL ? _ ("Not measured: coefficient 0")
                                                            : _ ("Not measured: turned off");
   else if (!plumb_run_is_alive (self->run) && plumb_run_is_loaded (self->run))

@@ -40,6 +40,23 @@ append_fact (GString *facts, const char *text)
     g_string_append_printf (facts, "%s%s", facts->len > 0 ? " · " : "", text);
 }
 
+/* The oldest and the newest weights that sampled tokens of it. */
+static char *
+versions_text (const PlumbSample *sample)
+{
+  gsize bytes = 0;
+  const gint32 *runs = g_bytes_get_data (sample->versions, &bytes);
+  gint32 oldest = G_MAXINT32, newest = 0;
+
+  for (gsize i = 1; i < bytes / sizeof (gint32); i += 2)
+    if (runs[i] >= 0)
+      {
+        oldest = MIN (oldest, runs[i]);
+        newest = MAX (newest, runs[i]);
+      }
+  return newest > oldest ? g_strdup_printf (_ ("weights of steps %d to %d"), oldest, newest) : g_strdup ("");
+}
+
 char *
 plumb_sample_facts (const PlumbSample *sample)
 {
@@ -65,6 +82,12 @@ plumb_sample_facts (const PlumbSample *sample)
       g_autofree char *tokens = g_strdup_printf (ngettext ("%u token", "%u tokens", n), n);
 
       append_fact (facts, tokens);
+    }
+  if (sample->versions != NULL)
+    {
+      g_autofree char *versions = versions_text (sample);
+
+      append_fact (facts, versions);
     }
   append_fact (facts, plumb_sample_finish_text (sample));
   if (sample->failed && sample->reason != NULL)

@@ -34,6 +34,8 @@ CREATE TABLE sample (
   response_ids   BLOB,
   logprobs       BLOB,             -- float32, little-endian, one per response token, as the next two
   kl             BLOB,
-  advantages     BLOB
+  advantages     BLOB,
+  versions       BLOB              -- int32 pairs, little-endian: so many response tokens in a row, sampled by this version
+                                   -- (-1: not sampled, an environment's); NULL: all by policy_version
 );
 CREATE INDEX sample_step ON sample (step, prompt, sample);

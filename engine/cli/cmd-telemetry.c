@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <glib/gi18n.h>
 
@@ -202,16 +203,92 @@ export_curves (const char *database, const char *folder, GError **error)
   return 0;
 }
 
+static void
+add_integers (JsonBuilder *builder, const char *name, GBytes *bytes)
+{
+  gsize size = 0;
+  const char *data = bytes != NULL ? g_bytes_get_data (bytes, &size) : NULL;
+
+  if (data == NULL)
+    return;
+  json_builder_set_member_name (builder, name);
+  json_builder_begin_array (builder);
+  for (gsize i = 0; i + sizeof (gint32) <= size; i += sizeof (gint32))
+    {
+      gint32 value;
+
+      memcpy (&value, data + i, sizeof value);
+      json_builder_add_int_value (builder, value);
+    }
+  json_builder_end_array (builder);
+}
+
+static void
+print_sample (const PlumbSample *sample)
+{
+  g_autoptr (JsonBuilder) builder = json_builder_new ();
+
+  json_builder_begin_object (builder);
+  json_builder_set_member_name (builder, "step");
+  json_builder_add_int_value (builder, sample->step);
+  json_builder_set_member_name (builder, "prompt");
+  json_builder_add_int_value (builder, sample->prompt);
+  json_builder_set_member_name (builder, "sample");
+  json_builder_add_int_value (builder, sample->sample);
+  json_builder_set_member_name (builder, "eval");
+  json_builder_add_boolean_value (builder, sample->eval);
+  add_text (builder, "prompt_text", sample->prompt_text);
+  add_text (builder, "response_text", sample->response_text);
+  add_text (builder, "answer", sample->answer);
+  if (sample->failed)
+    add_text (builder, "reward", NULL);
+  else
+    add_real (builder, "reward", sample->reward);
+  add_text (builder, "reason", sample->reason);
+  if (isfinite (sample->advantage))
+    add_real (builder, "advantage", sample->advantage);
+  add_text (builder, "finish", sample->finish);
+  json_builder_set_member_name (builder, "policy_version");
+  json_builder_add_int_value (builder, sample->policy_version);
+  /* So many tokens in a row of this version, and so on; -1: not sampled. */
+  add_integers (builder, "versions", sample->versions);
+  add_integers (builder, "prompt_ids", sample->prompt_ids);
+  add_integers (builder, "response_ids", sample->response_ids);
+  json_builder_end_object (builder);
+  g_autoptr (JsonNode) node = json_builder_get_root (builder);
+  plumb_command_print_json (node, FALSE);
+}
+
+/* The trajectories of a step that were kept. */
+static int
+print_samples (const char *run, gint64 step, GError **error)
+{
+  g_autoptr (PlumbRunStatus) status = plumb_run_status_read (run, NULL);
+  g_autofree char *beside = g_build_filename (run, PLUMB_RUN_SAMPLES, NULL);
+  const char *path = status != NULL && status->samples != NULL && g_file_test (status->samples, G_FILE_TEST_EXISTS)
+                         ? status->samples
+                         : beside;
+  g_autoptr (GPtrArray) samples = plumb_samples_read (path, step, step, G_MAXINT32, TRUE, error);
+
+  if (samples == NULL)
+    return PLUMB_ERROR_INVALID;
+  for (guint i = 0; i < samples->len; i++)
+    print_sample (g_ptr_array_index (samples, i));
+  return 0;
+}
+
 int
 plumb_cmd_telemetry (int argc, char **argv, GError **error)
 {
-  gint64 since = 0;
+  gint64 since = 0, samples = -1;
   gboolean follow = FALSE;
   g_autofree char *tensorboard = NULL;
   const GOptionEntry options[] = {
     { "since", 0, 0, G_OPTION_ARG_INT64, &since, N_ ("print the rows after this number"),
       N_ ("N") },
     { "follow", 0, 0, G_OPTION_ARG_NONE, &follow, N_ ("go on until the run ends"), NULL },
+    { "samples", 0, 0, G_OPTION_ARG_INT64, &samples, N_ ("print the completions that were kept of a step instead"),
+      N_ ("STEP") },
     { "tensorboard", 0, 0, G_OPTION_ARG_FILENAME, &tensorboard,
       N_ ("write the curves as a TensorBoard event file instead"), N_ ("DIR") },
     { NULL },
@@ -225,6 +302,8 @@ plumb_cmd_telemetry (int argc, char **argv, GError **error)
   run = plumb_run_find (argv[1], error);
   if (run == NULL)
     return PLUMB_ERROR_INVALID;
+  if (samples >= 0)
+    return print_samples (run, samples, error);
   database = find_database (run);
   if (tensorboard != NULL)
     return export_curves (database, tensorboard, error);

@@ -42,7 +42,7 @@ typedef struct
                                                    hold stars */
   gboolean stacked;                             /* areas on top of each other (times) */
   const char *note;      /* translatable sentence under the chart; NULL: none */
-  const char *needs_key; /* a spec key whose value 0 means "not measured"; NULL: none */
+  const char *needs_key; /* a spec key that means "not measured" where it is off; NULL: none */
 } PlumbChart;
 
 /* Charts in their default order. */

@@ -7,6 +7,7 @@
 
 #include "engine/core/database.h"
 #include "engine/core/json-tree.h"
+#include "engine/core/samples-private.h"
 #include "engine/core/telemetry-reader.h"
 
 /* Rows that no later attempt has started over. */
@@ -45,6 +46,24 @@ read_parts (PlumbSample *sample, const char *json)
     }
 }
 
+/* The samples of some steps, with a last column. */
+#define SELECT(last) \
+  "SELECT step, attempt, prompt, sample, eval, data_set, prompt_text, response_text, answer," \
+  " reward, reason, parts, advantage, finish, policy_version, prompt_ids, response_ids," \
+  " logprobs, kl, advantages, " last " FROM sample WHERE step >= ?1 AND step <= ?2 AND" CURRENT \
+  " ORDER BY step, prompt, sample LIMIT ?3"
+
+gboolean
+plumb_samples_have_versions (PlumbDatabase *db, gboolean *has, GError **error)
+{
+  gint64 n = 0;
+
+  if (!plumb_database_integer (db, "SELECT count (*) FROM pragma_table_info ('sample') WHERE name = 'versions'", &n, error))
+    return FALSE;
+  *has = n > 0;
+  return TRUE;
+}
+
 static PlumbSample *
 sample_from_row (PlumbStatement *statement, gboolean detail)
 {
@@ -73,6 +92,7 @@ sample_from_row (PlumbStatement *statement, gboolean detail)
   sample->logprobs = plumb_column_bytes (statement, 17);
   sample->kl = plumb_column_bytes (statement, 18);
   sample->advantages = plumb_column_bytes (statement, 19);
+  sample->versions = plumb_column_bytes (statement, 20);
   return sample;
 }
 
@@ -88,17 +108,12 @@ plumb_samples_read (const char *path,
   g_autoptr (PlumbStatement) statement = NULL;
   g_autoptr (GPtrArray) samples
       = g_ptr_array_new_with_free_func ((GDestroyNotify)plumb_sample_free);
+  gboolean versions = FALSE;
   int result;
 
-  if (db == NULL)
+  if (db == NULL || !plumb_samples_have_versions (db, &versions, error))
     return NULL;
-  statement = plumb_database_prepare (
-      db,
-      "SELECT step, attempt, prompt, sample, eval, data_set, prompt_text, response_text, answer,"
-      " reward, reason, parts, advantage, finish, policy_version, prompt_ids, response_ids,"
-      " logprobs, kl, advantages FROM sample WHERE step >= ?1 AND step <= ?2 AND" CURRENT
-      " ORDER BY step, prompt, sample LIMIT ?3",
-      error);
+  statement = plumb_database_prepare (db, versions ? SELECT ("versions") : SELECT ("NULL"), error);
   if (statement == NULL)
     return NULL;
   sqlite3_bind_int64 (statement, 1, first_step);

@@ -285,6 +285,26 @@ plumb_spec_get_integer (PlumbSpec *spec, const char *key)
 }
 
 gboolean
+plumb_spec_is_off (PlumbSpec *spec, const char *key)
+{
+  const PlumbField *field = plumb_field_find (key);
+  const char *text = plumb_spec_get_text (spec, key);
+
+  if (field == NULL || text == NULL || *text == '\0')
+    return TRUE;
+  switch (field->type)
+    {
+    case PLUMB_FIELD_BOOLEAN:
+      return !plumb_spec_get_boolean (spec, key);
+    case PLUMB_FIELD_INTEGER:
+    case PLUMB_FIELD_REAL:
+      return plumb_spec_get_real (spec, key) == 0;
+    default:
+      return FALSE;
+    }
+}
+
+gboolean
 plumb_spec_get_boolean (PlumbSpec *spec, const char *key)
 {
   return g_strcmp0 (plumb_spec_get_text (spec, key), "yes") == 0;

@@ -7,6 +7,7 @@
 
 #include <json-glib/json-glib.h>
 
+#include "engine/core/samples-private.h"
 #include "engine/core/telemetry-rows.h"
 
 struct _PlumbSampleStore
@@ -43,6 +44,7 @@ plumb_sample_free (PlumbSample *sample)
   g_clear_pointer (&sample->logprobs, g_bytes_unref);
   g_clear_pointer (&sample->kl, g_bytes_unref);
   g_clear_pointer (&sample->advantages, g_bytes_unref);
+  g_clear_pointer (&sample->versions, g_bytes_unref);
   g_free (sample);
 }
 
@@ -55,6 +57,16 @@ store_free (PlumbSampleStore *store)
   g_free (store);
 }
 
+/* A store of an earlier program gets the column that it lacks. */
+static gboolean
+add_versions (PlumbDatabase *db, GError **error)
+{
+  gboolean has = FALSE;
+
+  return plumb_samples_have_versions (db, &has, error)
+         && (has || plumb_database_exec (db, "ALTER TABLE sample ADD COLUMN versions BLOB", error));
+}
+
 PlumbSampleStore *
 plumb_sample_store_open (const char *path, gint64 max_bytes, GError **error)
 {
@@ -62,13 +74,13 @@ plumb_sample_store_open (const char *path, gint64 max_bytes, GError **error)
 
   store->max_bytes = max_bytes;
   store->db = plumb_database_open (path, "samples.sql", error);
-  if (store->db != NULL)
+  if (store->db != NULL && add_versions (store->db, error))
     store->insert = plumb_database_prepare (
         store->db,
         "INSERT INTO sample (step, attempt, prompt, sample, eval, data_set, prompt_text,"
         " response_text, answer, reward, reason, parts, advantage, finish, policy_version,"
-        " prompt_ids, response_ids, logprobs, kl, advantages)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " prompt_ids, response_ids, logprobs, kl, advantages, versions)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         error);
   if (store->insert != NULL)
     store->insert_attempt = plumb_database_prepare (
@@ -135,6 +147,7 @@ write_sample (PlumbSampleStore *store, const PlumbRow *row, GError **error)
   plumb_bind_bytes (statement, 18, sample->logprobs);
   plumb_bind_bytes (statement, 19, sample->kl);
   plumb_bind_bytes (statement, 20, sample->advantages);
+  plumb_bind_bytes (statement, 21, sample->versions);
   return plumb_database_step (store->db, statement, error);
 }
 

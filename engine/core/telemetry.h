@@ -56,6 +56,9 @@ typedef struct
   char *finish;     /* "eos", "stop", "length" */
   gint64 policy_version;
   GBytes *prompt_ids, *response_ids; /* gint32 each */
+  /* Where the response tokens are of several versions: gint32 pairs of a number of tokens in a row and their version (-1:
+   * not sampled); NULL: all are of policy_version. */
+  GBytes *versions;
   /* One float per response token; NULL: not kept. */
   GBytes *logprobs, *kl, *advantages;
 } PlumbSample;

@@ -215,6 +215,25 @@ add_token_detail (PlumbRun *run, const PlumbBatch *batch, int s, PlumbSample *sa
     sample->kl = float_blob (kl, n);
 }
 
+/* Runs of response tokens of one version each; NULL: all are of the last one's. */
+static GBytes *
+version_runs (const struct plumb_experience *e, int first, int last)
+{
+  g_autoptr (GArray) runs = g_array_new (FALSE, FALSE, sizeof (gint32));
+  for (int t = first; t < last; t++)
+    {
+      gint32 version = e->mask[t] ? e->version[t] : -1, one = 1;
+      if (runs->len > 0 && g_array_index (runs, gint32, runs->len - 1) == version)
+        {
+          g_array_index (runs, gint32, runs->len - 2)++;
+          continue;
+        }
+      g_array_append_val (runs, one);
+      g_array_append_val (runs, version);
+    }
+  return runs->len > 2 ? g_bytes_new (runs->data, runs->len * sizeof (gint32)) : NULL;
+}
+
 static PlumbSample *
 make_sample (PlumbRun *run, const PlumbBatch *batch, int s, gboolean evaluation, const char *set)
 {
@@ -247,6 +266,8 @@ make_sample (PlumbRun *run, const PlumbBatch *batch, int s, gboolean evaluation,
                              : plumb_spec_is_set (run->spec, "rollout.stop") ? "stop"
                                                                              : "eos");
   sample->policy_version = e->version[e->offsets[s + 1] - 1];
+  if (!evaluation)
+    sample->versions = version_runs (e, e->offsets[s] + (int) length, e->offsets[s + 1]);
   sample->prompt_ids = g_bytes_new (e->ids + e->offsets[s], length * sizeof (gint32));
   sample->response_ids
       = g_bytes_new (e->ids + e->offsets[s] + length, (whole - length) * sizeof (gint32));

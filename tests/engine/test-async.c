@@ -227,6 +227,10 @@ test_episodes (Engine *engine, gconstpointer data)
   g_assert_cmpfloat (g_array_index (gap, double, 0), ==, 0);
   for (guint i = 0; i < rewards->len; i++)
     g_assert_cmpfloat (g_array_index (rewards, double, i), >=, 0.75);
+  /* What an environment said stands among the versions: six tokens of the first step's weights, " go on ", and so on. */
+  g_assert_cmpint (engine_call (engine, "telemetry ahead --samples 1"), ==, 0);
+  assert_has (engine->out, "\"policy_version\":0,\"versions\":[");
+  assert_has (engine->out, "[6,0,7,-1,");
 }
 
 static void

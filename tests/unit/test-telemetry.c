@@ -11,6 +11,7 @@
 
 #include "engine/core/error.h"
 #include "engine/core/series.h"
+#include "engine/core/database.h"
 #include "engine/core/telemetry-reader.h"
 #include "tests/unit/temporary.h"
 
@@ -197,7 +198,7 @@ static PlumbSample *
 make_sample (gint64 step, int index, gsize bytes)
 {
   PlumbSample *sample = plumb_sample_new ();
-  const gint32 ids[] = { 1, 2, 3 };
+  const gint32 ids[] = { 1, 2, 3 }, runs[] = { 2, 7, 1, -1 };
 
   sample->step = step;
   sample->prompt = step * 2 + index / 2;
@@ -217,6 +218,8 @@ make_sample (gint64 step, int index, gsize bytes)
   sample->part_values[1] = NAN;
   sample->finish = g_strdup ("eos");
   sample->response_ids = g_bytes_new (ids, sizeof ids);
+  if (index == 2)
+    sample->versions = g_bytes_new (runs, sizeof runs);
   return sample;
 }
 
@@ -245,8 +248,11 @@ test_samples (Store *store, gconstpointer data)
   g_assert_true (isnan (sample->advantage));
   g_assert_cmpuint (g_bytes_get_size (sample->response_ids), ==, 12);
   g_assert_null (sample->logprobs);
+  g_assert_null (sample->versions);
   sample = g_ptr_array_index (samples, 2);
   g_assert_cmpfloat (sample->reward, ==, 0.5);
+  g_assert_cmpuint (g_bytes_get_size (sample->versions), ==, 4 * sizeof (gint32));
+  g_assert_cmpint (((const gint32 *)g_bytes_get_data (sample->versions, NULL))[3], ==, -1);
   /* A resumed attempt starts steps 2 and 3 over. */
   plumb_telemetry_begin_attempt (telemetry, 2, &error);
   plumb_telemetry_sample (telemetry, make_sample (2, 0, 10));
@@ -255,6 +261,35 @@ test_samples (Store *store, gconstpointer data)
   g_assert_cmpuint (after->len, ==, 9);
   g_assert_cmpint (((PlumbSample *)g_ptr_array_index (after, 8))->attempt, ==, 2);
   g_assert_true (plumb_telemetry_close (telemetry, &error));
+}
+
+/* The samples of an earlier program, which knew one version of each, are read and added to. */
+static void
+test_earlier_samples (Store *store, gconstpointer data)
+{
+  PlumbTelemetry *telemetry = open_writer (store, 0);
+  g_autoptr (GPtrArray) before = NULL, after = NULL;
+  g_autoptr (GError) error = NULL;
+  PlumbDatabase *db;
+
+  plumb_telemetry_begin_attempt (telemetry, 0, &error);
+  plumb_telemetry_sample (telemetry, make_sample (0, 2, 10));
+  g_assert_true (plumb_telemetry_close (telemetry, &error));
+  db = plumb_database_open (store->samples, "samples.sql", &error);
+  g_assert_true (plumb_database_exec (db, "ALTER TABLE sample DROP COLUMN versions", &error));
+  g_clear_pointer (&db, sqlite3_close_v2);
+  before = plumb_samples_read (store->samples, 0, 9, 100, TRUE, &error);
+  g_assert_no_error (error);
+  g_assert_cmpuint (before->len, ==, 1);
+  g_assert_null (((PlumbSample *)g_ptr_array_index (before, 0))->versions);
+  telemetry = open_writer (store, 0);
+  plumb_telemetry_begin_attempt (telemetry, 1, &error);
+  plumb_telemetry_sample (telemetry, make_sample (1, 2, 10));
+  g_assert_true (plumb_telemetry_close (telemetry, &error));
+  after = plumb_samples_read (store->samples, 0, 9, 100, TRUE, &error);
+  g_assert_no_error (error);
+  g_assert_cmpuint (after->len, ==, 2);
+  g_assert_nonnull (((PlumbSample *)g_ptr_array_index (after, 1))->versions);
 }
 
 static void
@@ -371,6 +406,7 @@ main (int argc, char **argv)
   ADD ("bounded-chunks", test_bounded_chunks);
   ADD ("killed-writer", test_killed_writer);
   ADD ("samples", test_samples);
+  ADD ("earlier-samples", test_earlier_samples);
   ADD ("thinning", test_thinning);
   ADD ("full-disk", test_full_disk);
   ADD ("damaged", test_damaged);
