@@ -105,12 +105,13 @@ static const PlumbImportRule rules[] = {
   { "vllm.num_engines", "vllm_num_engines", IMPORT_UNNEEDED, NULL, PLACED },
   { "vllm.tensor_parallel_size", "vllm_tensor_parallel_size", IMPORT_UNNEEDED, NULL, PLACED },
   { "vllm.sync_backend", "vllm_sync_backend", IMPORT_UNNEEDED, NULL, INSIDE },
-  { "vllm.enable_sleep", "vllm_enable_sleep", IMPORT_UNNEEDED, NULL, INSIDE },
+  { "vllm.enable_sleep", "vllm_enable_sleep", IMPORT_YES, "placement.together", "yes" },
   { "vllm.enforce_eager", "enforce_eager", IMPORT_UNNEEDED, NULL, INSIDE },
   { "vllm.enable_prefix_caching", "enable_prefix_caching", IMPORT_UNNEEDED, NULL, "the samples of a prompt share its blocks" },
-  { "ds.enable_sleep", "deepspeed_enable_sleep", IMPORT_UNNEEDED, NULL, INSIDE },
+  { "ds.enable_sleep", "deepspeed_enable_sleep", IMPORT_YES, "placement.together", "yes" },
+  { "ds.adam_offload", "adam_offload", IMPORT_YES, "train.offload", "optimizer" },
   { "ds.zero_stage", "zero_stage", IMPORT_UNNEEDED, NULL, INSIDE },
-  { "actor.gradient_checkpointing_enable", "gradient_checkpointing model.gradient_checkpointing_enable", IMPORT_UNNEEDED, NULL, "memory is planned before the start" },
+  { "actor.gradient_checkpointing_enable", "gradient_checkpointing model.gradient_checkpointing_enable", IMPORT_UNNEEDED, NULL, "train.recompute does what memory asks for" },
   { "logger.logging_steps", "logging_steps", IMPORT_UNNEEDED, NULL, ALWAYS },
 };
 /* clang-format on */

@@ -63,6 +63,7 @@ static const PlumbImportRule rules[] = {
   { "report_to", NULL, IMPORT_UNNEEDED, NULL, ALWAYS },
   { "attn_implementation", "use_liger_kernel", IMPORT_UNNEEDED, NULL, INSIDE },
   { "gradient_checkpointing", "gradient_checkpointing_kwargs.use_reentrant", IMPORT_UNNEEDED, NULL, MEMORY },
+  { "vllm_enable_sleep_mode", NULL, IMPORT_YES, "placement.together", "yes" },
   { "use_vllm", "vllm_mode vllm_gpu_memory_utilization vllm_tensor_parallel_size", IMPORT_UNNEEDED, NULL, INSIDE },
   { "deepspeed", "fsdp fsdp_config ds3_gather_for_generation", IMPORT_UNNEEDED, NULL, INSIDE },
   { "per_device_eval_batch_size", "eval_accumulation_steps", IMPORT_UNNEEDED, NULL, "batches are packed by tokens" },

@@ -75,8 +75,10 @@ static const PlumbImportRule rules[] = {
   { ACTOR "use_dynamic_bsz", "critic.use_dynamic_bsz", IMPORT_UNNEEDED, NULL, ALWAYS },
   { ACTOR "ppo_micro_batch_size_per_gpu", "critic.ppo_micro_batch_size_per_gpu", IMPORT_UNNEEDED, NULL, PACKED },
   { ROLLOUT "log_prob_micro_batch_size_per_gpu", "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu", IMPORT_UNNEEDED, NULL, PACKED },
-  { ACTOR "fsdp_config.param_offload", ACTOR "fsdp_config.optimizer_offload actor_rollout_ref.ref.fsdp_config.param_offload", IMPORT_UNNEEDED, NULL, MEMORY },
-  { ROLLOUT "name", ROLLOUT "mode " ROLLOUT "tensor_model_parallel_size " ROLLOUT "enforce_eager " ROLLOUT "free_cache_engine", IMPORT_UNNEEDED, NULL, INSIDE },
+  { ACTOR "fsdp_config.optimizer_offload", NULL, IMPORT_YES, "train.offload", "optimizer" },
+  { ROLLOUT "free_cache_engine", NULL, IMPORT_YES, "placement.together", "yes" },
+  { ACTOR "fsdp_config.param_offload", "actor_rollout_ref.ref.fsdp_config.param_offload", IMPORT_UNNEEDED, NULL, MEMORY },
+  { ROLLOUT "name", ROLLOUT "mode " ROLLOUT "tensor_model_parallel_size " ROLLOUT "enforce_eager", IMPORT_UNNEEDED, NULL, INSIDE },
 };
 /* clang-format on */
 

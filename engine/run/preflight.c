@@ -78,6 +78,7 @@ static const struct
   { "reward.overlong_factor", "reward.overlong_buffer", "off", "there is no overlong buffer" },
   { "rollout.max_staleness", "rollout.async", "no", "generation does not run ahead" },
   { "rollout.partial", "rollout.async", "no", "generation does not run ahead" },
+  { "train.offload", "placement.policy", "cpu", "what a CPU works with lies in the host's memory anyway" },
 };
 
 static gboolean
