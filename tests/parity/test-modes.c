@@ -23,14 +23,20 @@ typedef struct
 } Opened;
 
 static void
-open_model (Opened *o, const char *name, enum dev_type type)
+open_model_on (Opened *o, const char *device, const char *name, enum dev_type type)
 {
   g_autofree char *dir = g_build_filename (g_getenv ("PLUMB_TEST_FIXTURES"), "models", name, NULL);
   g_autoptr (GError) error = NULL;
-  o->device = plumb_device_open ("cpu", WORKSPACE, &error);
+  o->device = plumb_device_open (device, WORKSPACE, &error);
   g_assert_no_error (error);
   o->model = plumb_model_load (o->device, dir, type, LONGEST, &error);
   g_assert_no_error (error);
+}
+
+static void
+open_model (Opened *o, const char *name, enum dev_type type)
+{
+  open_model_on (o, "cpu", name, type);
 }
 
 static void
@@ -265,12 +271,16 @@ train (Opened *o, const PlumbTrainerOptions *options, struct plumb_experience *e
       g_assert_true (plumb_trainer_step (trainer, 1e-3, &result, &norm, &error));
       g_assert_cmpint (result, ==, PLUMB_STEP_DONE);
     }
-  return g_memdup2 (plumb_model_weights (o->model), o->model->table->elements * dev_type_size (o->model->type));
+  gsize bytes = o->model->table->elements * dev_type_size (o->model->type);
+  char *weights = g_malloc (bytes);
+  o->device->ops->download (o->device->context, weights, plumb_model_weights (o->model), bytes);
+  g_assert_true (plumb_device_check (o->device, &error));
+  return weights;
 }
 
 /* What is computed again, and where the state lies, changes no bit of the trained weights. */
 static void
-check_memory (const char *name, enum dev_type type)
+check_memory (const char *device, const char *name, enum dev_type type)
 {
   PlumbTrainerOptions options = { 0.9, 0.95, 1e-8, 0.01, 1.0 };
   g_autofree char *kept = NULL;
@@ -278,7 +288,7 @@ check_memory (const char *name, enum dev_type type)
   for (int mode = 0; mode <= PLUMB_N_RECOMPUTE; mode++)
     {
       Opened o;
-      open_model (&o, name, type);
+      open_model_on (&o, device, name, type);
       struct plumb_experience *e = make_experience (o.model->config->vocabulary);
       options.offload = mode == PLUMB_N_RECOMPUTE;
       options.recompute = options.offload ? PLUMB_RECOMPUTE_SELECTIVE : (PlumbRecompute) mode;
@@ -287,7 +297,7 @@ check_memory (const char *name, enum dev_type type)
       if (!kept)
         kept = g_steal_pointer (&weights);
       else if (memcmp (kept, weights, n) != 0)
-        g_error ("%s: mode %d trains other weights", name, mode);
+        g_error ("%s on %s: mode %d trains other weights", name, device, mode);
       if (mode < PLUMB_N_RECOMPUTE)
         bytes[mode] = plumb_trainer_activation_bytes (o.model->config, type, LONGEST, 128, TRUE, options.recompute);
       plumb_experience_free (e);
@@ -298,12 +308,19 @@ check_memory (const char *name, enum dev_type type)
 }
 
 static void
-test_memory (void)
+test_memory (gconstpointer device)
 {
+  g_autoptr (GError) error = NULL;
+  g_autoptr (PlumbDevice) probe = plumb_device_open (device, 1 << 20, &error);
+  if (!probe)
+    {
+      g_test_skip (error->message);
+      return;
+    }
   for (gsize i = 0; i < G_N_ELEMENTS (fixtures); i++)
     {
-      check_memory (fixtures[i], DEV_F32);
-      check_memory (fixtures[i], DEV_BF16);
+      check_memory (device, fixtures[i], DEV_F32);
+      check_memory (device, fixtures[i], DEV_BF16);
     }
 }
 
@@ -313,7 +330,8 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/modes/packing", test_packing);
   g_test_add_func ("/modes/split", test_split);
-  g_test_add_func ("/modes/memory", test_memory);
+  g_test_add_data_func ("/modes/memory/cpu", "cpu", test_memory);
+  g_test_add_data_func ("/modes/memory/cuda", "cuda:0", test_memory);
   g_test_add_func ("/modes/rollout", test_rollout);
   return g_test_run ();
 }
