@@ -25,7 +25,7 @@
 extern "C" {
 #endif
 
-#define DEV_VERSION 4u
+#define DEV_VERSION 5u
 
 /* Keys are visited in tiles of this many; a page of the KV cache is a multiple of it, so paged and
  * contiguous keys give equal bits. */
@@ -74,6 +74,7 @@ struct dev_info
   bool native_bf16;          // bf16 products run in hardware
   bool asynchronous;         // ops run beside the host: it pays to queue ahead and to replay recorded ops
   char matmul_path[64];      // which product path the start-up self-test chose
+  char attention_path[80];   // what computes attention of whole sequences, and why
 };
 
 /* One layer's keys and values. Row r of `k` is (groups, head_size); rows are addressed by slot. */

@@ -48,6 +48,8 @@ print_device (const char *name, const struct dev_info *info)
   g_print ("%-8s %s\n         %d %s, %.1f of %.1f GB free, bf16 products %s, products by %s\n", name, info->name,
            info->cores, info->asynchronous ? "multiprocessors" : "threads", info->memory_available / 1e9,
            info->memory_total / 1e9, info->native_bf16 ? "in hardware" : "emulated", info->matmul_path);
+  if (*info->attention_path)
+    g_print ("         attention of whole sequences by %s\n", info->attention_path);
 }
 
 static void
@@ -68,6 +70,8 @@ build_device (JsonBuilder *builder, const char *name, const struct dev_info *inf
   json_builder_add_boolean_value (builder, info->native_bf16);
   json_builder_set_member_name (builder, "products");
   json_builder_add_string_value (builder, info->matmul_path);
+  json_builder_set_member_name (builder, "attention");
+  json_builder_add_string_value (builder, info->attention_path);
   if (reading)
     build_reading (builder, reading);
   json_builder_end_object (builder);

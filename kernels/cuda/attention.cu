@@ -230,11 +230,9 @@ check_size (struct dev_context *context, const struct dev_attention *shape)
 /* A batch of decoded tokens alone has one query row per sequence. In deterministic mode decoded rows take the kernel of
  * whole sequences, so that rollout and trainer get equal bits. */
 void
-cuda_attention_forward (struct dev_context *context, void *out, float *lse, const void *q, const struct dev_kv *kv,
-                        const struct dev_attention *shape, const struct dev_batch *batch, enum dev_type type)
+cuda_attention_own_forward (struct dev_context *context, void *out, float *lse, const void *q, const struct dev_kv *kv,
+                            const struct dev_attention *shape, const struct dev_batch *batch, enum dev_type type)
 {
-  if (!cuda_enter (context) || !check_size (context, shape) || batch->tokens <= 0)
-    return;
   if (type == DEV_BF16)
     {
       bool decode = batch->block_table && !context->deterministic
@@ -251,17 +249,21 @@ cuda_attention_forward (struct dev_context *context, void *out, float *lse, cons
 }
 
 void
-cuda_attention_backward (struct dev_context *context, void *dq, void *dk, void *dv, const void *dout, const void *out,
-                         const float *lse, const void *q, const struct dev_kv *kv, const struct dev_attention *shape,
-                         const struct dev_batch *batch, enum dev_type type)
+cuda_attention_forward (struct dev_context *context, void *out, float *lse, const void *q, const struct dev_kv *kv,
+                        const struct dev_attention *shape, const struct dev_batch *batch, enum dev_type type)
 {
   if (!cuda_enter (context) || !check_size (context, shape) || batch->tokens <= 0)
     return;
-  if (batch->block_table)
-    {
-      cuda_fail (context, DEV_UNSUPPORTED, "attention_backward works on contiguous keys only");
-      return;
-    }
+  if (type == DEV_BF16 && cuda_attention_library_forward (context, out, lse, q, kv, shape, batch))
+    return;
+  cuda_attention_own_forward (context, out, lse, q, kv, shape, batch, type);
+}
+
+void
+cuda_attention_own_backward (struct dev_context *context, void *dq, void *dk, void *dv, const void *dout,
+                             const void *out, const float *lse, const void *q, const struct dev_kv *kv,
+                             const struct dev_attention *shape, const struct dev_batch *batch, enum dev_type type)
+{
   int64_t rows = (int64_t) batch->tokens * shape->heads;
   float *delta = (float *) cuda_scratch (context, rows * sizeof (float), "attention_backward");
   if (!delta)
@@ -281,4 +283,22 @@ cuda_attention_backward (struct dev_context *context, void *dq, void *dk, void *
                        (T *) dk, (T *) dv, (const T *) dout, (const T *) q, (const T *) kv->k, (const T *) kv->v, lse,
                        delta, *shape, *batch)));
   CUDA_LAUNCHED (context, "attention_backward");
+}
+
+void
+cuda_attention_backward (struct dev_context *context, void *dq, void *dk, void *dv, const void *dout, const void *out,
+                         const float *lse, const void *q, const struct dev_kv *kv, const struct dev_attention *shape,
+                         const struct dev_batch *batch, enum dev_type type)
+{
+  if (!cuda_enter (context) || !check_size (context, shape) || batch->tokens <= 0)
+    return;
+  if (batch->block_table)
+    {
+      cuda_fail (context, DEV_UNSUPPORTED, "attention_backward works on contiguous keys only");
+      return;
+    }
+  if (type == DEV_BF16
+      && cuda_attention_library_backward (context, dq, dk, dv, dout, out, lse, q, kv, shape, batch))
+    return;
+  cuda_attention_own_backward (context, dq, dk, dv, dout, out, lse, q, kv, shape, batch, type);
 }

@@ -233,6 +233,7 @@ cuda_close (struct dev_context *context)
     return;
   if (context->stream)
     cudaStreamSynchronize (context->stream);
+  cuda_attention_free (context->attention);
   cuda_products_free (context->products);
   ring_free (context->ring);
   cudaFree (context->workspace);
@@ -260,6 +261,7 @@ cuda_info (struct dev_context *context, struct dev_info *host_info)
   host_info->asynchronous = true;
   snprintf (host_info->matmul_path, sizeof host_info->matmul_path, "%s%s", cuda_products_path (context->products),
             context->deterministic ? ", deterministic" : "");
+  snprintf (host_info->attention_path, sizeof host_info->attention_path, "%s", cuda_attention_path (context));
 }
 
 int

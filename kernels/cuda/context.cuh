@@ -20,6 +20,7 @@ typedef __nv_bfloat16 bf16;
 
 struct cuda_products; // chosen algorithms; see product.cu
 struct cuda_ring;     // pinned memory that uploads pass through; see context.cu
+struct cuda_attention; // a library's attention; see attention-cudnn.cu
 
 struct dev_context
 {
@@ -39,6 +40,9 @@ struct dev_context
   size_t workspace_size;
   struct cuda_products *products;
   struct cuda_ring *ring;
+  struct cuda_attention *attention; // NULL: not there, or not looked for
+  bool attention_known;
+  char attention_path[80];
   unsigned *tickets; // (CUDA_TICKETS) zeros between launches: who of several blocks ends last
 };
 
@@ -206,6 +210,20 @@ bool cuda_attention_hopper_forward (struct dev_context *, void *out, float *lse,
 bool cuda_attention_hopper_backward (struct dev_context *, void *dq, void *dk, void *dv, const void *dout,
                                      const void *q, const struct dev_kv *, const float *lse, const float *delta,
                                      const struct dev_attention *, const struct dev_batch *);
+/* Whole packed sequences by cuDNN; false where our own kernels are to be taken. The path says which, and why. */
+bool cuda_attention_library_forward (struct dev_context *, void *out, float *lse, const void *q, const struct dev_kv *,
+                                     const struct dev_attention *, const struct dev_batch *);
+bool cuda_attention_library_backward (struct dev_context *, void *dq, void *dk, void *dv, const void *dout,
+                                      const void *out, const float *lse, const void *q, const struct dev_kv *,
+                                      const struct dev_attention *, const struct dev_batch *);
+const char *cuda_attention_path (struct dev_context *);
+void cuda_attention_free (struct cuda_attention *);
+/* The ops by our own kernels. */
+void cuda_attention_own_forward (struct dev_context *, void *, float *, const void *, const struct dev_kv *,
+                                 const struct dev_attention *, const struct dev_batch *, enum dev_type);
+void cuda_attention_own_backward (struct dev_context *, void *, void *, void *, const void *, const void *,
+                                  const float *, const void *, const struct dev_kv *, const struct dev_attention *,
+                                  const struct dev_batch *, enum dev_type);
 /* dk and dv (count each) = sums of the heads of a group, in their order, from partial (k and v, parts, count). */
 void cuda_merge_heads (struct dev_context *, void *dk, void *dv, const float *partial, int parts, int64_t count,
                        float scale);

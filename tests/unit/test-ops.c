@@ -941,6 +941,64 @@ check_large_attention (Fixture *f)
   check_attention_of (f, sizes[pick (f, 0, 3)], backend->gpu ? 160 : 70);
 }
 
+/* Whole sequences by the library whatever the time it takes: right, and nothing written behind the rows. */
+static void
+check_library_attention (Fixture *f, int size, int longest)
+{
+  Layer l;
+  make_layer_of (f, &l, size, longest);
+  l.shape.window = 0;
+  size_t rows = (size_t) l.batch.tokens * l.shape.heads, guard = (size_t) 128 * l.shape.heads * size;
+  float *lse = take (f, (rows + 128) * 4), *want_lse = take (f, rows * 4);
+  void *out = output (f, l.q_count + guard), *want = output (f, l.q_count), *dout = random_typed (f, l.q_count, 1);
+  void *d[] = { output (f, l.q_count + guard), output (f, l.kv_count + guard), output (f, l.kv_count + guard) };
+  void *want_d[] = { output (f, l.q_count), output (f, l.kv_count), output (f, l.kv_count) };
+  f->ops->qkv_forward (f->context, l.q, &l.kv, l.raw, &l.qkv, &l.shape, &l.batch, f->type);
+  for (int kept = 0; kept < 2; kept++)
+    {
+      f->ops->attention_forward (f->context, out, kept ? lse : NULL, l.q, &l.kv, &l.shape, &l.batch, f->type);
+      f->reference->attention_forward (f->context, want, want_lse, l.q, &l.kv, &l.shape, &l.batch, f->type);
+      assert_near ("attention_forward by the library", out, want, l.q_count, f->type, bound (f));
+    }
+  assert_near ("attention lse by the library", lse, want_lse, rows, DEV_F32, 1e-5);
+  f->ops->attention_backward (f->context, d[0], d[1], d[2], dout, out, lse, l.q, &l.kv, &l.shape, &l.batch, f->type);
+  f->reference->attention_backward (f->context, want_d[0], want_d[1], want_d[2], dout, out, lse, l.q, &l.kv, &l.shape,
+                                    &l.batch, f->type);
+  for (int i = 0; i < 3; i++)
+    {
+      size_t n = i ? l.kv_count : l.q_count;
+      assert_near ("gradients of attention by the library", d[i], want_d[i], n, f->type, 1.5e-2);
+      for (size_t k = n; k < n + guard; k++)
+        g_assert_true (isnan (at (d[i], k, f->type)));
+    }
+  for (size_t k = 0; k < guard; k++)
+    g_assert_true (isnan (at (out, l.q_count + k, f->type)));
+  for (size_t k = 0; k < 128; k++)
+    g_assert_true (isnan (lse[rows + k]));
+}
+
+static void
+test_library_attention (void)
+{
+  struct dev_info info = { 0 };
+  g_autoptr (GError) error = NULL;
+  g_setenv ("PLUMB_ATTENTION_PATH", "cudnn", TRUE);
+  g_autoptr (PlumbDevice) device = plumb_device_open ("cuda:0", 1 << 20, &error);
+  g_assert_no_error (error);
+  device->ops->info (device->context, &info);
+  if (!g_str_has_prefix (info.attention_path, "cuDNN"))
+    g_test_skip (info.attention_path);
+  else
+    for (int i = 0; i < 12; i++)
+      {
+        Fixture f;
+        fixture_init (&f, 500 + i, DEV_BF16);
+        check_library_attention (&f, i % 2 ? 64 : 128, i < 8 ? 300 : 129);
+        fixture_clear (&f);
+      }
+  g_unsetenv ("PLUMB_ATTENTION_PATH");
+}
+
 /* Ids that the host does not know come from the tokens of the pass before. */
 static void
 check_take_tokens (Fixture *f)
@@ -988,7 +1046,7 @@ typedef struct
   const char *name;
   Check check;           /* in rounds, or */
   void (*whole) (void);  /* once */
-  gboolean cpu_only;
+  gboolean cpu_only, fast_only;
   const Backend *backend;
 } Test;
 
@@ -1039,6 +1097,7 @@ main (int argc, char **argv)
     { "paths", NULL, test_paths, TRUE },
     { "differences/norm", NULL, test_differences_swiglu_norm },
     { "differences/attention", NULL, test_differences_attention },
+    { "library-attention", NULL, test_library_attention, .fast_only = TRUE },
     { "sticky-error", NULL, test_sticky_error },
     { "sampling", NULL, test_sampling_distribution },
   };
@@ -1047,7 +1106,7 @@ main (int argc, char **argv)
   for (gsize b = 0; b < G_N_ELEMENTS (backends); b++)
     for (gsize i = 0; i < G_N_ELEMENTS (tests); i++)
       {
-        if (tests[i].cpu_only && backends[b].gpu)
+        if ((tests[i].cpu_only && backends[b].gpu) || (tests[i].fast_only && backends[b].exact))
           continue;
         g_autofree char *path = g_strdup_printf ("/ops/%s/%s", backends[b].name, tests[i].name);
         all[b][i] = tests[i];
