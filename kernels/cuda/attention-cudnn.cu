@@ -474,11 +474,13 @@ place (struct dev_context *context, const struct plan *plan, struct operands *o,
     { &o->parts[DV_HEADS], queries * sizeof (bf16) },
     { &places->library, (size_t) plan->workspace },
   };
-  bool backward = plan->key.direction == BACKWARD;
+  bool backward = plan->key.direction == BACKWARD, grouped = o->shape->heads != o->shape->groups;
   for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
     {
-      bool forward_too = i < 5 || wanted[i].to == &places->library;
-      if (*wanted[i].to || (!backward && !forward_too))
+      void **to = wanted[i].to;
+      bool heads = to == &o->parts[DK_HEADS] || to == &o->parts[DV_HEADS];
+      if (*to || (heads && !(backward && grouped))
+          || (!backward && (to == &o->parts[DELTA] || to == &o->parts[DQ_SUM])))
         continue;
       *wanted[i].to = context->workspace + used;
       used += dev_align (wanted[i].bytes);
