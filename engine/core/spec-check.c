@@ -242,6 +242,33 @@ check_ahead (PlumbSpec *spec, GPtrArray *problems)
             "weights change within a completion only where generation runs ahead");
 }
 
+/* What is sampled teaches through the divergence alone, so its estimator must have the gradient of one (Tang and Munos 2025):
+ * k1 does as a reward, since the sampling answers for it, and has a gradient of mean zero as a loss; k2 and k3 have theirs
+ * as a loss (k2 and unbiased k3 of the divergence from the teacher, k3 of that of the teacher), and lack a part of it as a
+ * reward. */
+static void
+check_distillation (PlumbSpec *spec, GPtrArray *problems)
+{
+  const char *estimator = plumb_spec_get_text (spec, "algorithm.kl.estimator");
+  gboolean automatic = plumb_spec_is_auto (spec, "algorithm.kl.estimator") || estimator == NULL;
+  gboolean loss = g_strcmp0 (plumb_spec_get_text (spec, "algorithm.kl.where"), "loss") == 0;
+
+  if (plumb_spec_is_auto (spec, "model.reference") || is_missing (spec, "model.reference"))
+    report (spec, problems, "model.reference", "name the folder of the teacher",
+            "there is no teacher to distil from");
+  if (plumb_spec_get_real (spec, "algorithm.kl.coefficient") <= 0)
+    report (spec, problems, "algorithm.kl.coefficient", "set it to 1",
+            "the teacher would have no weight, and nothing be learnt");
+  if (automatic)
+    return;
+  if (loss && g_str_equal (estimator, "k1"))
+    report (spec, problems, "algorithm.kl.estimator", "use k2 or k3, or algorithm.kl.where = reward",
+            "as a loss its gradient is zero on average, and nothing would be learnt from the teacher");
+  else if (!loss && !g_str_equal (estimator, "k1"))
+    report (spec, problems, "algorithm.kl.estimator", "use k1, or algorithm.kl.where = loss",
+            "as a reward only k1 leads towards the teacher; %s lacks a part of its gradient there", estimator);
+}
+
 static void
 check_models (PlumbSpec *spec, GPtrArray *problems)
 {
@@ -258,14 +285,8 @@ check_models (PlumbSpec *spec, GPtrArray *problems)
     report (spec, problems, "algorithm.dual_clip", "use more than 1, 3 is usual, or off",
             "the bound of bad answers is %s times their advantage",
             plumb_spec_get_text (spec, "algorithm.dual_clip"));
-  if (PLUMB_IS_ON (plumb_spec_algorithm (spec), PLUMB_ON_DISTILL)
-      && (plumb_spec_is_auto (spec, "model.reference") || is_missing (spec, "model.reference")))
-    report (spec, problems, "model.reference", "name the folder of the teacher",
-            "there is no teacher to distil from");
-  if (PLUMB_IS_ON (plumb_spec_algorithm (spec), PLUMB_ON_DISTILL)
-      && plumb_spec_get_real (spec, "algorithm.kl.coefficient") <= 0)
-    report (spec, problems, "algorithm.kl.coefficient", "set it to 1",
-            "the teacher would have no weight, and nothing be learnt");
+  if (PLUMB_IS_ON (plumb_spec_algorithm (spec), PLUMB_ON_DISTILL))
+    check_distillation (spec, problems);
 }
 
 static void

@@ -85,13 +85,9 @@ plumb_recipe_advantages (PlumbSpec *spec, double kl_coefficient)
     }
   else
     o.whiten = normalize;
+  /* Each token answers for its own divergence from the teacher. */
   if (algorithm == PLUMB_ALGORITHM_DISTILL)
-    {
-      /* Each token answers for its own divergence from the teacher. */
-      o.gamma = 0;
-      o.kl_in_reward = 1;
-      o.kl_estimator = PLUMB_KL_K1;
-    }
+    o.gamma = 0;
   return o;
 }
 
@@ -109,9 +105,7 @@ set_policy (PlumbSpec *spec, double kl_coefficient, struct plumb_policy_options 
   o->correction = plumb_spec_get_choice (spec, "algorithm.correction");
   o->correction_low = plumb_spec_get_real (spec, "algorithm.correction.low");
   o->correction_high = plumb_spec_get_real (spec, "algorithm.correction.high");
-  /* A distillation has its teacher in the advantages already. */
-  gboolean taught = plumb_spec_algorithm (spec) == PLUMB_ALGORITHM_DISTILL;
-  o->kl_coefficient = kl_in_reward (spec) || taught ? 0 : kl_coefficient;
+  o->kl_coefficient = kl_in_reward (spec) ? 0 : kl_coefficient;
   o->kl_estimator = plumb_spec_get_choice (spec, "algorithm.kl.estimator");
   o->kl_unbiased = plumb_spec_get_boolean (spec, "algorithm.kl.unbiased");
   o->entropy = plumb_spec_get_real (spec, "algorithm.entropy");

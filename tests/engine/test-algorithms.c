@@ -210,21 +210,36 @@ test_environment (Engine *engine, gconstpointer data)
   g_assert_cmpfloat (g_array_index (failed, double, 0), ==, 1);
 }
 
-/* A student comes nearer to its teacher: the model that another run made. */
+#define DISTILL "run distill.spec --set run.algorithm=distill --set model.policy=teacher/start" \
+                " --set model.reference=teacher/export/step-000012 --set rollout.prompts_per_step=64" \
+                " --set rollout.samples=2 --set train.batch=64 --set schedule.steps=25" \
+                " --set train.learning_rate=1e-2 --set eval.every=off --set checkpoint.every=0 "
+
+/* A student comes nearer to its teacher, the model that another run made, by each estimator that leads there. */
 static void
 test_distill (Engine *engine, gconstpointer data)
 {
   static const Algorithm teacher = { "grpo", "--set schedule.steps=12 --set train.learning_rate=1e-2", NULL };
   run_ok (engine, "grpo", &teacher, "teacher", "");
   g_assert_cmpint (engine_shell (engine, "sed '/^functions/d; /^new/d; /reward/,/pattern/d' $SPECS/grpo.spec > distill.spec"), ==, 0);
-  if (engine_call (engine, "run distill.spec --set run.algorithm=distill --set model.policy=teacher/start"
-                           " --set model.reference=teacher/export/step-000012 --set rollout.prompts_per_step=64"
-                           " --set rollout.samples=2 --set train.batch=64 --set schedule.steps=25 --run-dir student"
-                           " --set train.learning_rate=1e-2 --set eval.every=off"
-                           " --set checkpoint.every=0") != 0)
-    g_error ("%s%s", engine->out, engine->err);
-  g_autoptr (GArray) kl = engine_series (engine, "student", "kl/reference");
-  g_assert_cmpfloat (last_of (engine, "student", "kl/reference"), <, 0.5 * g_array_index (kl, double, 0));
+  static const char *const ways[] = { "", "--set algorithm.kl.where=loss --set algorithm.kl.estimator=k2",
+                                      "--set algorithm.kl.where=loss --set algorithm.kl.estimator=k3",
+                                      "--set algorithm.kl.where=loss --set algorithm.kl.unbiased=yes" };
+  for (gsize i = 0; i < G_N_ELEMENTS (ways); i++)
+    {
+      g_autofree char *student = g_strdup_printf ("student-%d", (int) i);
+      if (engine_call (engine, DISTILL "--run-dir %s %s", student, ways[i]) != 0)
+        g_error ("%s%s", engine->out, engine->err);
+      g_autoptr (GArray) kl = engine_series (engine, student, "kl/reference");
+      g_test_message ("%s: %g to %g", ways[i], g_array_index (kl, double, 0), last_of (engine, student, "kl/reference"));
+      g_assert_cmpfloat (fabs (last_of (engine, student, "kl/reference")), <, 0.5 * fabs (g_array_index (kl, double, 0)));
+    }
+  /* Those whose gradient leads nowhere are refused. */
+  g_assert_cmpint (engine_call (engine, DISTILL "--run-dir none --set algorithm.kl.where=loss --set algorithm.kl.estimator=k1"),
+                   ==, 3);
+  assert_has (engine->err, "algorithm.kl.estimator = k1");
+  g_assert_cmpint (engine_call (engine, DISTILL "--run-dir none --set algorithm.kl.estimator=k3"), ==, 3);
+  assert_has (engine->err, "algorithm.kl.estimator = k3");
 }
 
 int
