@@ -97,11 +97,11 @@ static const PlumbImportRule rules[] = {
   { "actor.num_nodes", "actor_num_nodes", IMPORT_UNNEEDED, NULL, PLACED },
   { "actor.num_gpus_per_node", "actor_num_gpus_per_node", IMPORT_UNNEEDED, NULL, PLACED },
   { "ref.num_nodes", "ref_num_nodes", IMPORT_UNNEEDED, NULL, PLACED },
-  { "ref.num_gpus_per_node", "ref_num_gpus_per_node", IMPORT_UNNEEDED, NULL, PLACED },
+  { "ref.num_gpus_per_node", "ref_num_gpus_per_node", IMPORT_UNNEEDED, NULL, APART ("reference") },
   { "critic.num_nodes", "critic_num_nodes", IMPORT_UNNEEDED, NULL, PLACED },
-  { "critic.num_gpus_per_node", "critic_num_gpus_per_node", IMPORT_UNNEEDED, NULL, PLACED },
+  { "critic.num_gpus_per_node", "critic_num_gpus_per_node", IMPORT_UNNEEDED, NULL, APART ("critic") },
   { "reward.num_nodes", "reward_num_nodes", IMPORT_UNNEEDED, NULL, PLACED },
-  { "reward.num_gpus_per_node", "reward_num_gpus_per_node", IMPORT_UNNEEDED, NULL, PLACED },
+  { "reward.num_gpus_per_node", "reward_num_gpus_per_node", IMPORT_UNNEEDED, NULL, APART ("reward") },
   { "vllm.num_engines", "vllm_num_engines", IMPORT_UNNEEDED, NULL, PLACED },
   { "vllm.tensor_parallel_size", "vllm_tensor_parallel_size", IMPORT_UNNEEDED, NULL, PLACED },
   { "vllm.sync_backend", "vllm_sync_backend", IMPORT_UNNEEDED, NULL, INSIDE },
@@ -256,6 +256,8 @@ apply_objective (PlumbImport *import)
   if (plumb_import_find (import, "algo.advantage.is_correction_enable enable_vllm_is_correction") != NULL)
     plumb_import_set (import, type != NULL ? type : &g_array_index (import->items, PlumbImportItem, 0), "algorithm.correction",
                       correction);
+  else if (type != NULL)
+    plumb_import_note (import, type, "the correction is not enabled there; set algorithm.correction to have it");
   plumb_spec_set (spec, "algorithm.kl.where", kl_loss != NULL ? "loss" : "reward", NULL);
   if (!plumb_spec_is_set (spec, "algorithm.kl.estimator"))
     plumb_spec_set (spec, "algorithm.kl.estimator", "k1", NULL);

@@ -53,6 +53,7 @@ typedef struct
 } PlumbImport;
 
 #define PLACED "placement follows from the devices of the machine"
+#define APART(role) "it lives with the policy; placement." role " = cuda:N gives it a GPU of its own"
 #define ALWAYS "the engine always does so"
 #define INSIDE "it concerns a library that is not used here"
 
