@@ -6,6 +6,7 @@
 
 #include "config.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "engine/algo/shaping.h"
@@ -94,6 +95,21 @@ take_and_generate (PlumbRun *run, int prompts, GError **error)
   return g_steal_pointer (&batch);
 }
 
+/* How many groups teach nothing since nothing is left to improve. */
+static int
+count_mastered (PlumbRun *run, const PlumbBatch *batch)
+{
+  double high = plumb_spec_get_real (run->spec, "algorithm.dynamic_sampling.high");
+  int n = 0;
+  for (int p = 0; p < batch->prompts; p++)
+    {
+      int first = p * batch->samples, last = first + batch->samples;
+      n += plumb_group_teaches (batch->experience, first, last, -INFINITY, INFINITY)
+           && !plumb_group_teaches (batch->experience, first, last, -INFINITY, high);
+    }
+  return n;
+}
+
 /* Moves the groups that teach something, as many as are wanted. */
 static void
 accept_groups (PlumbRun *run, PlumbBatch *to, PlumbBatch *from, int wanted)
@@ -116,6 +132,7 @@ generate_batch (PlumbRun *run, GError **error)
   if (!plumb_spec_get_boolean (run->spec, "algorithm.dynamic_sampling"))
     return take_and_generate (run, prompts, error);
   g_autoptr (PlumbBatch) kept = g_new0 (PlumbBatch, 1);
+  int mastered = 0;
   for (int round = 0; kept->prompts < prompts && round < MOST_ROUNDS; round++)
     {
       /* What was generated ahead is taken as it is needed, and nothing thrown away. */
@@ -123,12 +140,14 @@ generate_batch (PlumbRun *run, GError **error)
       g_autoptr (PlumbBatch) more = take_and_generate (run, asked, error);
       if (!more)
         return NULL;
+      mastered += count_mastered (run, more);
       accept_groups (run, kept, more, prompts - kept->prompts);
       if (run->ahead)
         plumb_run_ahead_reject (run, asked - (kept->prompts - before));
     }
   if (kept->prompts == 0)
     {
+      run->mastered = 2 * mastered > kept->asked && run->position.stage_step > 0;
       g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED,
                    "none of %d prompts had a mean reward between algorithm.dynamic_sampling.low and .high; the "
                    "problems are all too hard or too easy for this model, or the reward does not fit them",

@@ -106,6 +106,7 @@ struct _PlumbRun
   GPtrArray *stop_rules;                    /* of PlumbStopRule */
   gint64 deadline;                          /* seconds since 1970; G_MAXINT64: none */
   gboolean fulfilled;                       /* a condition of schedule.stop_if */
+  gboolean mastered;                        /* no prompt is left that could teach anything: all answers are right */
   PlumbDiagnosis *diagnosis;
   GHashTable *latest;                       /* metric -> PlumbLatest: the last values */
   /* keeper */

@@ -343,6 +343,17 @@ is_out_of_room (PlumbRun *run)
   return TRUE;
 }
 
+/* With dynamic sampling a run may come to its goal before its last step. */
+static void
+tell_mastered (PlumbRun *run)
+{
+  plumb_telemetry_event (run->telemetry, PLUMB_EVENT_INFO, "mastered", run->position.step,
+                         "the answers to nearly all prompts reach algorithm.dynamic_sampling.high: none is left that could teach "
+                         "anything, and the run ends here");
+  plumb_progress_say (run->progress, "no prompt is left that could teach anything: the run ends at step %" G_GINT64_FORMAT,
+                      run->position.step);
+}
+
 static gboolean
 loop (PlumbRun *run, gboolean *stopped, GError **error)
 {
@@ -362,6 +373,11 @@ loop (PlumbRun *run, gboolean *stopped, GError **error)
           if (!plumb_run_roll_back (run, failure, error) || !open_cursor (run, error))
             return FALSE;
           continue;
+        }
+      if (!ok && run->mastered)
+        {
+          tell_mastered (run);
+          break;
         }
       if (!ok)
         g_propagate_error (error, g_steal_pointer (&failure));

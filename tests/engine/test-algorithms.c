@@ -172,6 +172,19 @@ test_dynamic_sampling (Engine *engine, gconstpointer data)
       g_assert_cmpfloat (g_array_index (flat, double, i), ==, 0);
       g_assert_cmpfloat (g_array_index (accepted, double, i), <=, 1);
     }
+  /* Where no prompt is left that could teach anything, the run is at its goal, with a checkpoint; not before its first step. */
+  g_assert_cmpint (engine_shell (engine, "sed 's/^pattern.*/pattern = [a-zA-Z]/' $SPECS/grpo.spec > easy.spec; "
+                                         "sed 's/^pattern.*/pattern = ./' $SPECS/grpo.spec > all.spec"), ==, 0);
+  const char *more = "--set algorithm.dynamic_sampling=yes --set rollout.prompts_per_step=2 --set train.batch=8 --set "
+                     "train.learning_rate=3e-2 --set schedule.steps=3000 --set eval.every=off --set checkpoint.every=0 --set "
+                     "algorithm.kl.coefficient=0";
+  if (engine_call (engine, "run easy.spec %s --run-dir easy", more) != 0)
+    g_error ("%s%s", engine->out, engine->err);
+  g_assert_cmpint (engine_call (engine, "telemetry easy --since 0"), ==, 0);
+  assert_has (engine->out, "\"mastered\"");
+  g_assert_cmpint (engine_shell (engine, "ls easy/export/step-*/model.safetensors easy/checkpoints/step-*/position.json"), ==, 0);
+  g_assert_cmpint (engine_call (engine, "run all.spec %s --run-dir all", more), ==, 5);
+  assert_has (engine->err, "algorithm.dynamic_sampling.low");
 }
 
 /* An environment speaks between the answers: what it says is seen by the model and not trained on, and rollout and
