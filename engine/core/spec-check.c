@@ -76,7 +76,9 @@ check_data (PlumbSpec *spec, GPtrArray *problems)
 {
   const char *template = plumb_spec_get_text (spec, "data.prompt_template");
 
-  if (is_missing (spec, "data.train"))
+  g_auto (GStrv) train = plumb_spec_get_list (spec, "data.train");
+
+  if (is_missing (spec, "data.train") || (plumb_spec_is_set (spec, "data.train") && train[0] == NULL))
     report (spec, problems, "data.train", "name a JSONL or text file, or builtin:arithmetic",
             "there is no training data");
   if (template != NULL && strstr (template, "{prompt}") == NULL)
@@ -233,6 +235,18 @@ check_filters (PlumbSpec *spec, GPtrArray *problems)
 }
 
 static void
+check_sampling (PlumbSpec *spec, GPtrArray *problems)
+{
+  if (plumb_spec_get_boolean (spec, "algorithm.dynamic_sampling")
+      && plumb_spec_get_real (spec, "algorithm.dynamic_sampling.low")
+             >= plumb_spec_get_real (spec, "algorithm.dynamic_sampling.high"))
+    report (spec, problems, "algorithm.dynamic_sampling.low", "lower it below algorithm.dynamic_sampling.high",
+            "no mean reward lies between %s and %s, so that no prompt would be kept",
+            plumb_spec_get_text (spec, "algorithm.dynamic_sampling.low"),
+            plumb_spec_get_text (spec, "algorithm.dynamic_sampling.high"));
+}
+
+static void
 check_ahead (PlumbSpec *spec, GPtrArray *problems)
 {
   gboolean ahead = plumb_spec_get_boolean (spec, "rollout.async");
@@ -334,6 +348,7 @@ plumb_spec_validate (PlumbSpec *spec, GPtrArray *problems)
   if (PLUMB_IS_ON (plumb_spec_algorithm (spec), PLUMB_ON_ONLINE))
     {
       check_rollout (spec, problems);
+      check_sampling (spec, problems);
       check_ahead (spec, problems);
       check_filters (spec, problems);
       check_models (spec, problems);

@@ -187,6 +187,8 @@ open_one (PlumbRunInputs *in, const char *key, const char *only, PlumbDataPurpos
   options.keys.keep_row = in->reward && plumb_reward_needs_row (in->reward);
   options.chat = in->chat;
   g_autoptr (PlumbDataSet) set = plumb_data_set_open (&options, in->tokenizer, in->reports, error);
+  if (!set && error && !g_str_has_prefix ((*error)->message, key))
+    g_prefix_error (error, "%s: ", key);
   return set && check_kind (in, set, key, purpose, error) ? g_steal_pointer (&set) : NULL;
 }
 

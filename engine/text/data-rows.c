@@ -189,6 +189,11 @@ kind_of (const char *path, SourceKind *kind, GError **error)
         *kind = kinds[i].kind;
         return TRUE;
       }
+  if (!g_file_test (path, G_FILE_TEST_EXISTS))
+    {
+      g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID, "%s: there is no such file or folder", path);
+      return FALSE;
+    }
   g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
                "%s: its name does not say what it holds; .jsonl, .json, .csv, .tsv, .parquet, .txt, and these with .gz"
                " or .zst are read",
