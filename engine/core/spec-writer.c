@@ -202,6 +202,18 @@ option_text (PlumbSpec *spec, const char *key)
   return entry != NULL ? entry->text : NULL;
 }
 
+/* A number may be written in several ways: 2 GiB and 2147483648, 0.001 and 1e-3. */
+static gboolean
+are_equal_numbers (const PlumbField *field, const char *before, const char *after)
+{
+  gboolean bytes = g_strcmp0 (field->unit, "bytes") == 0;
+  double left, right;
+
+  return (field->type == PLUMB_FIELD_INTEGER || field->type == PLUMB_FIELD_REAL) && before != NULL && after != NULL
+         && plumb_parse_number (before, FALSE, bytes, &left) && plumb_parse_number (after, FALSE, bytes, &right)
+         && left == right;
+}
+
 GPtrArray *
 plumb_spec_diff (PlumbSpec *before, PlumbSpec *after)
 {
@@ -210,8 +222,9 @@ plumb_spec_diff (PlumbSpec *before, PlumbSpec *after)
   const PlumbField *fields = plumb_fields (&n);
 
   for (gsize i = 0; i < n; i++)
-    add_change (changes, fields[i].key, plumb_spec_get_text (before, fields[i].key),
-                plumb_spec_get_text (after, fields[i].key));
+    if (!are_equal_numbers (&fields[i], plumb_spec_get_text (before, fields[i].key), plumb_spec_get_text (after, fields[i].key)))
+      add_change (changes, fields[i].key, plumb_spec_get_text (before, fields[i].key),
+                  plumb_spec_get_text (after, fields[i].key));
   for (guint i = 0; i < before->options->len; i++)
     {
       const char *key = g_ptr_array_index (before->options, i);

@@ -115,6 +115,8 @@ write_position (PlumbRun *run, const char *dir, GError **error)
   json_builder_add_double_value (builder, position.best_value);
   json_builder_set_member_name (builder, "kl_coefficient");
   json_builder_add_double_value (builder, position.kl_coefficient);
+  json_builder_set_member_name (builder, "kl_start");
+  json_builder_add_double_value (builder, plumb_spec_get_real (run->spec, "algorithm.kl.coefficient"));
   json_builder_set_member_name (builder, "seed");
   json_builder_add_int_value (builder, plumb_spec_get_integer (run->spec, "run.seed"));
   json_builder_set_member_name (builder, "rollbacks");
@@ -361,8 +363,12 @@ read_position (PlumbRun *run, const char *dir, GError **error)
   position.rollbacks = MAX (0, json_object_get_int_member_with_default (object, "rollbacks", 0));
   position.pass1 = json_object_get_double_member_with_default (object, "pass1", -1);
   position.best_value = json_object_get_double_member_with_default (object, "best_value", 0);
-  position.kl_coefficient
-      = json_object_get_double_member_with_default (object, "kl_coefficient", run->position.kl_coefficient);
+  /* What it had adapted to holds, unless it begins from another value now. */
+  double start = plumb_spec_get_real (run->spec, "algorithm.kl.coefficient");
+  position.kl_coefficient = run->position.kl_coefficient;
+  if (json_object_get_double_member_with_default (object, "kl_start", start) == start)
+    position.kl_coefficient
+        = json_object_get_double_member_with_default (object, "kl_coefficient", run->position.kl_coefficient);
   gint64 seed = json_object_get_int_member_with_default (object, "seed", -1);
   if (seed != plumb_spec_get_integer (run->spec, "run.seed"))
     {

@@ -35,6 +35,14 @@ why_fixed (const char *key)
   return NULL;
 }
 
+/* The model's context may have cut the longest sequence: then it was more than what was resolved. */
+static gboolean
+is_cut_length (const PlumbSpecChange *change)
+{
+  return g_str_equal (change->key, "model.max_length") && change->before && change->after
+         && g_ascii_strtod (change->before, NULL) < g_ascii_strtod (change->after, NULL);
+}
+
 gboolean
 plumb_run_check_resume (const char *dir, PlumbSpec *spec, GPtrArray *changes, GError **error)
 {
@@ -52,7 +60,7 @@ plumb_run_check_resume (const char *dir, PlumbSpec *spec, GPtrArray *changes, GE
       const char *why = why_fixed (change->key);
       /* What was automatic is resolved again; what was left out follows from the rest; and the model's context may
        * have cut the longest sequence. */
-      if (g_str_equal (change->key, "model.max_length") || !change->after || plumb_spec_is_auto (spec, change->key)
+      if (is_cut_length (change) || !change->after || plumb_spec_is_auto (spec, change->key)
           || (!plumb_spec_is_set (spec, change->key) && !change->before))
         continue;
       if (why)

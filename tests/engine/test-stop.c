@@ -138,6 +138,18 @@ test_resume_refused (Engine *engine, gconstpointer data)
   assert_has (engine->err, "changed: train.learning_rate: 1e-3 -> 2e-3");
   assert_has (engine->err, "changed: schedule.steps: 6 -> 7");
   g_assert_null (strstr (engine->err, "changed: model"));
+  g_assert_null (strstr (engine->err, "changed: telemetry")); /* 2 GiB in bytes is the same */
+  g_assert_cmpint (engine_call (engine, "run --resume --run-dir r --set model.max_length=20"), ==, 0);
+  assert_has (engine->err, "changed: model.max_length: ");
+  /* The KL coefficient that a checkpoint tells is what the run had adapted to; another start is another coefficient. */
+  g_assert_cmpint (engine_call (engine, "run $SPECS/grpo.spec --run-dir kl --set algorithm.kl.target=0.1"), ==, 0);
+  g_assert_cmpint (engine_shell (engine, "rm -rf kl/checkpoints/step-000004; cp -r kl other"), ==, 0);
+  g_assert_cmpint (engine_call (engine, "run --resume --run-dir kl"), ==, 0);
+  g_assert_cmpint (engine_call (engine, "run --resume --run-dir other --set algorithm.kl.coefficient=0.5"), ==, 0);
+  g_autoptr (GArray) kept = engine_series (engine, "kl", "kl/coefficient");
+  g_autoptr (GArray) fresh = engine_series (engine, "other", "kl/coefficient");
+  g_assert_cmpfloat (g_array_index (kept, double, 2), <, 0.02);
+  g_assert_cmpfloat (g_array_index (fresh, double, 2), ==, 0.5);
   g_assert_cmpint (engine_call (engine, "run --resume --run-dir nowhere"), ==, 3);
   assert_has (engine->err, "nowhere");
   g_assert_cmpint (engine_call (engine, "run --resume"), ==, 2);
