@@ -21,6 +21,19 @@ build_number (JsonBuilder *builder, const char *key, double value)
     json_builder_add_null_value (builder); /* not measured */
 }
 
+static const char *const peak_names[PLUMB_MEMORY_N_PHASES] = { "generate", "train", "checkpoint" };
+
+static void
+build_peaks (JsonBuilder *builder, const PlumbMemoryPlan *memory)
+{
+  json_builder_set_member_name (builder, "peaks");
+  json_builder_begin_object (builder);
+  for (int phase = 0; phase < PLUMB_MEMORY_N_PHASES; phase++)
+    if (plumb_memory_plan_peak (memory, (PlumbMemoryPhase) phase) > 0)
+      build_number (builder, peak_names[phase], (double) plumb_memory_plan_peak (memory, (PlumbMemoryPhase) phase));
+  json_builder_end_object (builder);
+}
+
 static void
 build_workers (JsonBuilder *builder, GArray *workers)
 {
@@ -35,6 +48,7 @@ build_workers (JsonBuilder *builder, GArray *workers)
       json_builder_set_member_name (builder, "device");
       json_builder_add_string_value (builder, worker->device);
       build_number (builder, "bytes", (double) plumb_memory_plan_needed (&worker->memory));
+      build_peaks (builder, &worker->memory);
       json_builder_end_object (builder);
     }
   json_builder_end_array (builder);
@@ -83,6 +97,20 @@ print_steps (const char *kind, gint64 steps, double seconds)
     g_print (_ ("%-8s %ld steps, not measured\n"), kind, (long) steps);
 }
 
+/* The most that a worker takes in each phase. */
+static void
+print_peaks (const char *title, const PlumbMemoryPlan *memory)
+{
+  g_autoptr (GString) line = g_string_new (NULL);
+  for (int phase = 0; phase < PLUMB_MEMORY_N_PHASES; phase++)
+    {
+      gsize bytes = plumb_memory_plan_peak (memory, (PlumbMemoryPhase) phase);
+      if (bytes > 0)
+        g_string_append_printf (line, "%s%s %.1f MB", line->len > 0 ? ", " : "", peak_names[phase], (double) bytes / 1e6);
+    }
+  g_print ("%s%s\n", title, line->str);
+}
+
 /* What each takes beside the program, where there are several; the first is the line of the memory. */
 static void
 print_workers (GArray *workers)
@@ -92,6 +120,7 @@ print_workers (GArray *workers)
       const PlumbPlacedWorker *worker = &g_array_index (workers, PlumbPlacedWorker, i);
       g_autofree char *memory = plumb_memory_plan_to_text (&worker->memory);
       g_print (_ ("worker   %u, %s, on %s: %s\n"), worker->number, plumb_role_name (worker->role), worker->device, memory);
+      print_peaks ("           ", &worker->memory);
     }
 }
 
@@ -100,6 +129,7 @@ print_text (const PlumbRunPlan *plan)
 {
   g_autofree char *memory = plumb_memory_plan_to_text (&plan->memory);
   g_print (_ ("device   %s\nmemory   %s\n"), plan->device, memory);
+  print_peaks (_ ("peaks    "), &plan->memory);
   print_workers (plan->workers);
   g_print (_ ("disk     %.1f MB, of %.1f MB free\n"), (double) plan->disk / 1e6, (double) plan->disk_available / 1e6);
   print_steps (plan->online > 0 ? _ ("warm-up") : _ ("training"), plan->supervised, plan->supervised_seconds);

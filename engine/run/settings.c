@@ -271,6 +271,7 @@ plumb_memory_plan_make (PlumbMemoryPlan *plan, const PlumbWorkerSettings *s, Plu
   if (!(policy ? plan_policy (plan, s, device, error) : plan_reference (plan, s, device, error))
       || !plan_scalars (plan, s, device, error))
     return FALSE;
+  plan->asleep = s->together ? plan->turns : 0;
   plan->turns = s->together ? MIN (plan->turns, plan->rollout) : 0;
   return TRUE;
 }
@@ -316,6 +317,22 @@ plumb_memory_plan_needed (const PlumbMemoryPlan *p)
 {
   return p->weights + p->packed + p->reference + p->critic + p->reward + p->state + p->activations + p->rollout + p->workspace
          + p->checkpoint - p->turns;
+}
+
+gsize
+plumb_memory_plan_peak (const PlumbMemoryPlan *p, PlumbMemoryPhase phase)
+{
+  gsize all = p->program + plumb_memory_plan_needed (p) + p->turns - p->checkpoint;
+  gsize rollout = p->asleep > 0 ? p->rollout : 0; /* sleeps while the others work */
+  switch (phase)
+    {
+    case PLUMB_MEMORY_GENERATE:
+      return p->rollout > 0 ? all - p->asleep : 0;
+    case PLUMB_MEMORY_CHECKPOINT:
+      return p->checkpoint > 0 ? all - rollout + p->checkpoint : 0;
+    default:
+      return p->state + p->activations + p->critic + p->reward + p->reference > 0 ? all - rollout : 0;
+    }
 }
 
 /* What stands only where it is more than nothing. */

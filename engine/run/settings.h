@@ -49,6 +49,7 @@ typedef struct
 {
   gsize program; /* what the process holds before the models: libraries, data, tokenizer */
   gsize weights, packed, reference, critic, reward, state, activations, rollout, workspace;
+  gsize asleep;     /* what training gives back while others generate, where they take turns */
   gsize turns;      /* what the activations or the rollout, whichever is less, give back while the other works */
   gsize others;     /* other processes of the run together: further workers, and what leads them */
   gsize checkpoint; /* host copies while the optimizer state is written */
@@ -60,6 +61,16 @@ gboolean plumb_memory_plan_make (PlumbMemoryPlan *plan, const PlumbWorkerSetting
 gsize plumb_memory_plan_total (const PlumbMemoryPlan *plan);
 /* Without the program and without other processes: what this worker is still to take. */
 gsize plumb_memory_plan_needed (const PlumbMemoryPlan *plan);
+/* Peak of a phase, with the program and without other processes. */
+typedef enum
+{
+  PLUMB_MEMORY_GENERATE,
+  PLUMB_MEMORY_TRAIN, /* log-probs and values too */
+  PLUMB_MEMORY_CHECKPOINT,
+  PLUMB_MEMORY_N_PHASES
+} PlumbMemoryPhase;
+
+gsize plumb_memory_plan_peak (const PlumbMemoryPlan *plan, PlumbMemoryPhase phase);
 /* "weights 3.6 MB, ..." for the log. (transfer full) */
 char *plumb_memory_plan_to_text (const PlumbMemoryPlan *plan);
 

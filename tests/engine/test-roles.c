@@ -193,7 +193,15 @@ test_plan (Engine *engine, gconstpointer data)
   g_assert_cmpuint (json_array_get_length (workers), ==, 4);
   double sum = 0;
   for (guint i = 0; i < 4; i++)
-    sum += json_object_get_double_member (json_array_get_object_element (workers, i), "bytes");
+    {
+      static const gboolean saves[] = { TRUE, TRUE, FALSE, FALSE }, generates[] = { TRUE, FALSE, FALSE, FALSE };
+      JsonObject *worker = json_array_get_object_element (workers, i);
+      JsonObject *peaks = json_object_get_object_member (worker, "peaks");
+      sum += json_object_get_double_member (worker, "bytes");
+      g_assert_cmpfloat (json_object_get_double_member (peaks, "train"), >, 0);
+      g_assert_cmpint (json_object_has_member (peaks, "checkpoint"), ==, saves[i]);
+      g_assert_cmpint (json_object_has_member (peaks, "generate"), ==, generates[i]);
+    }
   g_assert_cmpfloat (sum, >, 0);
   /* The process that leads them is there too. */
   g_assert_cmpfloat (sum, <, json_object_get_double_member (plan, "memory_bytes"));
