@@ -16,15 +16,37 @@
 #define CHECKSUM_PIECE (1 << 22) /* bytes */
 
 static void
-update_row (PlumbTrainer *self, const PlumbWeight *row, struct dev_adamw adamw)
+update_range (PlumbTrainer *self, gsize first, gsize count, gboolean decay, struct dev_adamw adamw)
 {
   const struct dev_ops *ops = self->device->ops;
   enum dev_type type = self->model->type;
   char *weights = plumb_model_weights (self->model);
-  adamw.weight_decay = row->decay ? adamw.weight_decay : 0;
-  ops->adamw (self->device->context, weights + row->first * dev_type_size (type),
-              self->master ? self->master + row->first : NULL, self->gradients + row->first,
-              self->m + row->first, self->v + row->first, row->count, &adamw, type);
+  adamw.weight_decay = decay ? adamw.weight_decay : 0;
+  ops->adamw (self->device->context, weights + first * dev_type_size (type), self->master ? self->master + first : NULL,
+              self->gradients + first, self->m + first, self->v + first, count, &adamw, type);
+}
+
+/* Rows that lie side by side and decay alike are updated in one go. */
+static void
+update_rows (PlumbTrainer *self, const struct dev_adamw *adamw)
+{
+  const PlumbWeightTable *table = self->model->table;
+  gsize start = 0, end = 0;
+  gboolean decay = FALSE;
+  for (guint i = 0; i <= table->rows->len; i++)
+    {
+      const PlumbWeight *row = i < table->rows->len ? plumb_weight_table_row (table, i) : NULL;
+      if (row && row->trainable && row->first == end && row->decay == decay && end > start)
+        {
+          end += row->count;
+          continue;
+        }
+      if (end > start)
+        update_range (self, start, end - start, decay, *adamw);
+      start = row ? row->first : 0;
+      end = row && row->trainable ? row->first + row->count : start;
+      decay = row ? row->decay : FALSE;
+    }
 }
 
 /* Clears what the next backward pass adds to; what it overwrites stays as it is. */
@@ -90,9 +112,7 @@ plumb_trainer_step (PlumbTrainer *self, double learning_rate, PlumbStepResult *r
         .correction2 = (float) (1 - pow (self->options.beta2, (double) t)),
         .gradient_scale = most > 0 && *gradient_norm > most ? (float) (most / (*gradient_norm + 1e-6)) : 1,
       };
-      for (guint i = 0; i < table->rows->len; i++)
-        if (plumb_weight_table_row (table, i)->trainable)
-          update_row (self, plumb_weight_table_row (table, i), adamw);
+      update_rows (self, &adamw);
       plumb_model_touch (self->model);
     }
   clear_gradients (self);

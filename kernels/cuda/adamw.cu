@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* AdamW (Loshchilov and Hutter 2019) and the sum of squares that clipping needs. */
+/* AdamW (Loshchilov and Hutter 2019), with its state on the device or with the host, and the sum of squares that clipping
+ * needs. */
 
 #include "kernels/cuda/context.cuh"
+
+#include <stdlib.h> // defines: calloc, free
 
 #define THREADS 256
 #define SQUARE_PARTS 1024
@@ -39,12 +42,10 @@ adamw (T *param, float *master, const float *grad, float *m, float *v, size_t ch
   store_pack (param + i * N, value);
 }
 
-void
-cuda_adamw (struct dev_context *context, void *param, float *master, const float *grad, float *m, float *v, size_t n,
-            const struct dev_adamw *a, enum dev_type type)
+static void
+update (struct dev_context *context, void *param, float *master, const float *grad, float *m, float *v, size_t n,
+        const struct dev_adamw *a, enum dev_type type)
 {
-  if (!cuda_enter (context) || n == 0)
-    return;
   bool eights = cuda_in_eights (8, grad, m, v) && cuda_in_eights (8, master, param, NULL);
   size_t head = eights ? n / 8 * 8 : 0, size = dev_type_size (type);
   if (head)
@@ -55,6 +56,126 @@ cuda_adamw (struct dev_context *context, void *param, float *master, const float
                          (T *) ((char *) param + head * size), master ? master + head : NULL, grad + head, m + head,
                          v + head, n - head, *a)));
   CUDA_LAUNCHED (context, "adamw");
+}
+
+#define STAGES 3
+#define MOST_STAGED ((size_t) 2 << 20) // elements of a piece
+
+/* State that lies with the host comes in pieces: one is brought while the one before it is updated, and the one before that
+ * is taken back. */
+struct cuda_stager
+{
+  cudaStream_t in, out;
+  cudaEvent_t start, end, brought[STAGES], updated[STAGES], taken[STAGES];
+};
+
+static bool
+new_event (struct dev_context *context, cudaEvent_t *event)
+{
+  return cuda_ok (context, cudaEventCreateWithFlags (event, cudaEventDisableTiming), "cudaEventCreate");
+}
+
+static bool
+make_stager (struct dev_context *context)
+{
+  if (context->stager)
+    return true;
+  struct cuda_stager *s = context->stager = (struct cuda_stager *) calloc (1, sizeof *s);
+  if (!s)
+    {
+      cuda_fail (context, DEV_NO_MEMORY, "out of memory");
+      return false;
+    }
+  bool ok = cuda_ok (context, cudaStreamCreateWithFlags (&s->in, cudaStreamNonBlocking), "cudaStreamCreate")
+            && cuda_ok (context, cudaStreamCreateWithFlags (&s->out, cudaStreamNonBlocking), "cudaStreamCreate")
+            && new_event (context, &s->start) && new_event (context, &s->end);
+  for (int i = 0; ok && i < STAGES; i++)
+    ok = new_event (context, &s->brought[i]) && new_event (context, &s->updated[i]) && new_event (context, &s->taken[i]);
+  return ok;
+}
+
+void
+cuda_stager_free (struct cuda_stager *s)
+{
+  if (!s)
+    return;
+  for (int i = 0; i < STAGES; i++)
+    {
+      cudaEvent_t events[] = { s->brought[i], s->updated[i], s->taken[i] };
+      for (cudaEvent_t event : events)
+        if (event)
+          cudaEventDestroy (event);
+    }
+  if (s->start)
+    cudaEventDestroy (s->start);
+  if (s->end)
+    cudaEventDestroy (s->end);
+  if (s->in)
+    cudaStreamDestroy (s->in);
+  if (s->out)
+    cudaStreamDestroy (s->out);
+  free (s);
+}
+
+/* Copies the arrays of a piece, those that exist, one after the other. */
+static void
+copy_arrays (struct dev_context *context, float *const to[3], float *const from[3], size_t n, cudaStream_t stream)
+{
+  for (int i = 0; i < 3; i++)
+    if (from[i] && to[i])
+      cuda_ok (context, cudaMemcpyAsync (to[i], from[i], n * sizeof (float), cudaMemcpyDefault, stream), "off-loaded state");
+}
+
+static void
+update_staged (struct dev_context *context, void *param, float *master, const float *grad, float *m, float *v, size_t n,
+               const struct dev_adamw *a, enum dev_type type)
+{
+  size_t piece = context->workspace_size / (STAGES * 3 * sizeof (float)) / 64 * 64;
+  piece = piece < MOST_STAGED ? piece : MOST_STAGED;
+  if (!make_stager (context) || !cuda_scratch (context, (size_t) STAGES * 3 * 64 * sizeof (float), "adamw"))
+    return;
+  struct cuda_stager *s = context->stager;
+  cudaEventRecord (s->start, context->stream);
+  cudaStreamWaitEvent (s->in, s->start, 0);
+  for (size_t at = 0, i = 0; at < n; at += piece, i++)
+    {
+      int stage = (int) (i % STAGES);
+      size_t count = n - at < piece ? n - at : piece;
+      float *base = (float *) context->workspace + (size_t) stage * 3 * piece;
+      float *own[3] = { base, base + piece, master ? base + 2 * piece : NULL };
+      float *host[3] = { m + at, v + at, master ? master + at : NULL };
+      if (i >= STAGES)
+        cudaStreamWaitEvent (s->in, s->taken[stage], 0);
+      copy_arrays (context, own, host, count, s->in);
+      cudaEventRecord (s->brought[stage], s->in);
+      cudaStreamWaitEvent (context->stream, s->brought[stage], 0);
+      update (context, (char *) param + at * dev_type_size (type), own[2], grad + at, own[0], own[1], count, a, type);
+      cudaEventRecord (s->updated[stage], context->stream);
+      cudaStreamWaitEvent (s->out, s->updated[stage], 0);
+      copy_arrays (context, host, own, count, s->out);
+      cudaEventRecord (s->taken[stage], s->out);
+    }
+  cudaEventRecord (s->end, s->out);
+  cuda_ok (context, cudaStreamWaitEvent (context->stream, s->end, 0), "off-loaded state");
+}
+
+static bool
+is_with_host (const void *memory)
+{
+  cudaPointerAttributes attributes;
+  return cudaPointerGetAttributes (&attributes, memory) == cudaSuccess && attributes.type == cudaMemoryTypeHost;
+}
+
+void
+cuda_adamw (struct dev_context *context, void *param, float *master, const float *grad, float *m, float *v, size_t n,
+            const struct dev_adamw *a, enum dev_type type)
+{
+  if (!cuda_enter (context) || n == 0)
+    return;
+  if (is_with_host (m))
+    update_staged (context, param, master, grad, m, v, n, a, type);
+  else
+    update (context, param, master, grad, m, v, n, a, type);
 }
 
 __device__ double

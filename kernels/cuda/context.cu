@@ -236,6 +236,7 @@ cuda_close (struct dev_context *context)
   cuda_attention_free (context->attention);
   cuda_products_free (context->products);
   ring_free (context->ring);
+  cuda_stager_free (context->stager);
   cudaFree (context->workspace);
   cudaFree (context->tickets);
   if (context->stream)

@@ -43,6 +43,7 @@ struct dev_context
   struct cuda_attention *attention; // NULL: not there, or not looked for
   bool attention_known;
   char attention_path[80];
+  struct cuda_stager *stager; // NULL until an update's state lies with the host
   unsigned *tickets; // (CUDA_TICKETS) zeros between launches: who of several blocks ends last
 };
 
@@ -57,6 +58,8 @@ bool cuda_ok (struct dev_context *, cudaError_t, const char *what);
 #define CUDA_LAUNCHED(context, what) cuda_ok (context, cudaGetLastError (), what)
 /* `bytes` of the workspace, or NULL with an error that names the op. */
 void *cuda_scratch (struct dev_context *, size_t bytes, const char *what);
+
+void cuda_stager_free (struct cuda_stager *);
 
 /* Runs `body` with T as the C++ type of `type`. */
 #define WITH_TYPE(type, body) \
