@@ -108,6 +108,7 @@ struct dev_attention
   int head_size; // D
   int window;    // sliding window in tokens, 0 = none: position p sees keys p-window+1 .. p
   float scale;   // factor of the scores, 1 / sqrt (D)
+  float soft_cap; // scaled scores s become soft_cap tanh (s / soft_cap), 0: they stay (Gemma Team 2024)
 };
 
 /* What turns the raw projections into queries, keys and values. */

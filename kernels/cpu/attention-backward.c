@@ -5,7 +5,8 @@
 
 #include "kernels/cpu/attention.h"
 
-#include <omp.h> // defines: omp_get_thread_num
+#include <math.h> // defines: tanhf
+#include <omp.h>  // defines: omp_get_thread_num
 
 /* Keys and values of a group as float, and the sums of their gradients. */
 struct group
@@ -13,6 +14,7 @@ struct group
   const float *k, *k_transposed, *v_transposed; // (keys, padded), tiles, tiles
   float *dk, *dv;                               // (keys, padded)
   int size;
+  float soft_cap;
 };
 
 /* A block of queries: rows of the padded size. q is scaled, and dq is with respect to the scaled query. */
@@ -23,6 +25,22 @@ struct block
   float *dq;
   float lse[QUERIES], delta[QUERIES];
 };
+
+/* Scores of a tile under a soft cap, and what their gradients are multiplied by. */
+CPU_INLINE void
+cap_tile (tile *scores, tile *slopes, float cap)
+{
+  float s[TILE], slope[TILE];
+  STORE_TILE (s, *scores);
+  for (int j = 0; j < TILE; j++)
+    {
+      float capped = tanhf (s[j] / cap);
+      s[j] = cap * capped;
+      slope[j] = 1 - capped * capped;
+    }
+  *scores = LOAD_TILE (s);
+  *slopes = LOAD_TILE (slope);
+}
 
 /* Probabilities of a tile from lse, and dS = P (dP - delta); lanes that the query does not see are 0. */
 CPU_INLINE void
@@ -47,14 +65,18 @@ CPU_INLINE void
 block_backward (const struct group *g, const struct block *b, int n)
 {
   int size = g->size, padded = padded_size (size);
-  tile p[QUERIES], ds[QUERIES];
+  tile p[QUERIES], ds[QUERIES], slopes[QUERIES];
   for (int i = b->query[0].lo / TILE; i < tile_count (b->query[n - 1].hi); i++)
     {
       int first = i * TILE;
       tile_products (p, b->q, g->k_transposed + (size_t) first * size, n, size, padded);
       tile_products (ds, b->dout, g->v_transposed + (size_t) first * size, n, size, padded);
+      for (int k = 0; k < n && g->soft_cap > 0; k++)
+        cap_tile (&p[k], &slopes[k], g->soft_cap);
       for (int k = 0; k < n; k++)
         tile_gradient (p, ds, b, k, first);
+      for (int k = 0; k < n && g->soft_cap > 0; k++)
+        ds[k] *= slopes[k];
       for (int d = 0; d < padded; d += TILE)
         {
           tile q[QUERIES], dout[QUERIES], dq[QUERIES];
@@ -123,7 +145,7 @@ group_backward (const struct backward *b, int s, int index_of_group, float *scra
   size_t area = (size_t) tile_count (context) * TILE * padded, rows = (size_t) QUERIES * padded;
   float *k = scratch, *k_transposed = k + area, *v_transposed = k_transposed + area;
   float *dk = v_transposed + area, *dv = dk + area, *q = dv + area, *dout = q + rows, *out = dout + rows;
-  struct group group = { k, k_transposed, v_transposed, dk, dv, size };
+  struct group group = { k, k_transposed, v_transposed, dk, dv, size, b->shape->soft_cap };
   struct query query[QUERIES];
   struct block block = { query, q, dout, out + rows, { 0 }, { 0 } };
   cpu_gather_keys (k, k_transposed, b->kv->k, &queries, 0, context, b->type);

@@ -128,10 +128,21 @@ softmax_tile (struct softmax *state, tile *scores, int from, int to)
   return keep;
 }
 
+/* Scores under a soft cap. */
+CPU_INLINE void
+cap_tile (tile *scores, float cap)
+{
+  float s[TILE];
+  STORE_TILE (s, *scores);
+  for (int j = 0; j < TILE; j++)
+    s[j] = cap * tanhf (s[j] / cap);
+  *scores = LOAD_TILE (s);
+}
+
 /* A block of n queries over all of its tiles; out (n, padded) must be 0. */
 CPU_INLINE void
 attend (float *out, struct softmax *state, const struct query *query, const float *q, const float *keys,
-        const float *values, int n, int size)
+        const float *values, int n, int size, float cap)
 {
   int padded = padded_size (size);
   tile p[QUERIES];
@@ -140,6 +151,8 @@ attend (float *out, struct softmax *state, const struct query *query, const floa
     {
       int first = i * TILE;
       tile_products (p, q, keys + (size_t) first * size, n, size, padded);
+      for (int k = 0; k < n && cap > 0; k++)
+        cap_tile (&p[k], cap);
       for (int k = 0; k < n; k++)
         {
           int from = query[k].lo > first ? query[k].lo - first : 0;
@@ -171,14 +184,14 @@ attend (float *out, struct softmax *state, const struct query *query, const floa
 
 CPU_CLONES static void
 attend_block (float *out, float *lse, const struct query *query, const float *q, const float *keys,
-              const float *values, int n, int size)
+              const float *values, int n, int size, float cap)
 {
   int padded = padded_size (size);
   struct softmax state[QUERIES];
   for (int k = 0; k < n; k++)
     state[k] = (struct softmax){ -INFINITY, 0 };
   memset (out, 0, (size_t) n * padded * sizeof (float));
-#define BODY(constant) attend (out, state, query, q, keys, values, constant, size)
+#define BODY(constant) attend (out, state, query, q, keys, values, constant, size, cap)
   WITH_CONSTANT_QUERIES (n, BODY);
 #undef BODY
   for (int k = 0; k < n; k++)
@@ -210,7 +223,7 @@ attend_group (void *out, float *lse, const void *q, const struct dev_kv *kv, con
       for (int k = 0; k < n; k++)
         query[k] = query_at (queries, index + k);
       cpu_load_queries (rows, q, queries, index, n, shape->scale, type);
-      attend_block (results, totals, query, rows, transposed, values, n, size);
+      attend_block (results, totals, query, rows, transposed, values, n, size, shape->soft_cap);
       for (int k = 0; k < n; k++)
         {
           size_t at = (size_t) query[k].row * heads + query[k].head;

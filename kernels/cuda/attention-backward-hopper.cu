@@ -344,6 +344,8 @@ cuda_attention_hopper_backward (struct dev_context *context, void *dq, void *dk,
 {
 #ifdef PLUMB_HOPPER
   inputs in = { (const bf16 *) dout, (const bf16 *) q, (const bf16 *) kv->k, (const bf16 *) kv->v, lse, delta };
+  if (shape->soft_cap > 0)
+    return false;
   if (context->hopper && shape->head_size == 64)
     return launch<64> (context, dq, dk, dv, in, shape, batch);
   if (context->hopper && shape->head_size == 128)

@@ -5,10 +5,12 @@
  * bits. Contiguous batches only. */
 
 #include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/soft-cap.cuh"
 
 #define OWN 64
 #define THREADS 128
 #define LOG2E 1.4426950408889634f
+#define LN2 0.6931471805599453f
 
 /* Rows of a tile that passes by, and how many are in flight. */
 template <int D> struct passing
@@ -274,6 +276,8 @@ backward_keys (bf16 *dk, bf16 *dv, float *partial, inputs in, dev_attention shap
                       || (shape.window && lowest <= query + ROWS - 1 - shape.window);
           float weights[ROWS / 8][4];
           multiply_rows<D, ROWS> (weights, own_keys, query_tile);
+          if (shape.soft_cap > 0)
+            cap_scores (weights, shape);
 #pragma unroll
           for (int n = 0; n < ROWS / 8; n++)
             {
@@ -305,6 +309,9 @@ backward_keys (bf16 *dk, bf16 *dv, float *partial, inputs in, dev_attention shap
 #pragma unroll
                   for (int k = 0; k < 4; k++)
                     ds[n][k] = weights[n][k] * (ds[n][k] - (k % 2 ? own_delta.y : own_delta.x));
+                  float2 own_lse = *(const float2 *) (lse + n * 8 + c);
+                  for (int k = 0; shape.soft_cap > 0 && k < 4; k++)
+                    ds[n][k] *= weight_slope (weights[n][k], k % 2 ? own_lse.y : own_lse.x, shape.soft_cap);
                 }
               add_rows<D, ROWS> (sum_k, ds, query_tile);
             }
@@ -398,6 +405,8 @@ backward_queries (bf16 *dq, inputs in, dev_attention shape, dev_batch batch)
           bool edge = i * ROWS + ROWS - 1 > lowest || (shape.window && i * ROWS <= lowest + 15 - shape.window);
           float weights[ROWS / 8][4], ds[ROWS / 8][4];
           multiply_rows<D, ROWS> (weights, own_queries, key_tile);
+          if (shape.soft_cap > 0)
+            cap_scores (weights, shape);
           multiply_rows<D, ROWS> (ds, own_douts, value_tile);
 #pragma unroll
           for (int n = 0; n < ROWS / 8; n++)
@@ -406,6 +415,8 @@ backward_queries (bf16 *dq, inputs in, dev_attention shape, dev_batch batch)
               {
                 float weight = exp2_fast (fmaf (weights[n][k], scale, -lse[k / 2]));
                 ds[n][k] = weight * (ds[n][k] - delta[k / 2]);
+                if (shape.soft_cap > 0)
+                  ds[n][k] *= weight_slope (weight, lse[k / 2] * LN2, shape.soft_cap);
               }
           if (edge)
 #pragma unroll

@@ -5,6 +5,7 @@
  * the keys (split); its warps take tiles of 16 keys in turn, each with copies of its own in flight. */
 
 #include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/soft-cap.cuh"
 
 #include <math.h> // defines: INFINITY
 
@@ -55,7 +56,7 @@ template <int D> struct decode_rows
 template <int D>
 __device__ __forceinline__ void
 take_tile (decode_rows<D> &own, const uint32_t (&query)[D / 16][4], const bf16 *keys, int tile, int lo, int hi,
-           float scale)
+           float scale, const dev_attention &shape)
 {
   float scores[2][4] = { { 0, 0, 0, 0 }, { 0, 0, 0, 0 } };
   uint32_t a[4], b[4];
@@ -66,6 +67,8 @@ take_tile (decode_rows<D> &own, const uint32_t (&query)[D / 16][4], const bf16 *
       mma (scores[0], query[k], b[0], b[1]);
       mma (scores[1], query[k], b[2], b[3]);
     }
+  if (shape.soft_cap > 0)
+    cap_scores (scores, shape);
   int c = tile * TILE + threadIdx.x % 4 * 2;
 #pragma unroll
   for (int n = 0; n < 2; n++)
@@ -400,7 +403,7 @@ tensor_decode (decode_output o, const bf16 *q, const bf16 *keys, const bf16 *val
       copy_commit ();
       copy_wait<stages - 1> ();
       __syncwarp ();
-      take_tile<D> (own, query, copies + stage * 2 * decode_layout<D>::tile, tile, lo, hi, scale);
+      take_tile<D> (own, query, copies + stage * 2 * decode_layout<D>::tile, tile, lo, hi, scale, shape);
       __syncwarp ();
       stage = (stage + 1) % stages;
     }

@@ -268,6 +268,8 @@ cuda_attention_hopper_forward (struct dev_context *context, void *out, float *ls
                                const struct dev_batch *batch, bool skip_decode)
 {
 #ifdef PLUMB_HOPPER
+  if (shape->soft_cap > 0)
+    return false;
   if (context->hopper && shape->head_size == 64)
     return launch<64> (context, out, lse, q, kv, shape, batch, skip_decode);
   if (context->hopper && shape->head_size == 128)

@@ -6,6 +6,7 @@
  * is passed over, which changes no bit: its weights are zeros. */
 
 #include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/soft-cap.cuh"
 
 #include <math.h> // defines: INFINITY
 
@@ -256,6 +257,8 @@ tensor_forward (bf16 *out, float *lse, const bf16 *q, const bf16 *keys, const bf
 #pragma unroll
       for (int m = 0; m < BLOCKS; m++)
         {
+          if (shape.soft_cap > 0)
+            cap_scores (weights[m].x, shape);
           if (edge)
             mask_scores<D> (weights[m], t, lowest + m * 16 + threadIdx.x % WARP / 4, shape.window);
           soften<D> (weights[m], own[m], scale);

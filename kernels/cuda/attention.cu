@@ -5,6 +5,7 @@
  * on the rest of the batch, and nothing is added by atomics. */
 
 #include "kernels/cuda/context.cuh"
+#include "kernels/cuda/soft-cap.cuh"
 
 #include <math.h> // defines: INFINITY
 
@@ -65,7 +66,8 @@ plain_forward (T *out, float *lse, const T *q, const T *keys, const T *values, d
       int j = tile + lane;
       bool seen = j >= lo && j < hi;
       int64_t row = seen ? key_row (batch, s, first, j) : 0;
-      float score = seen ? dot (queries[warp], keys + (row * shape.groups + group) * size, size) : -INFINITY;
+      float score = seen ? capped (dot (queries[warp], keys + (row * shape.groups + group) * size, size), shape.soft_cap)
+                         : -INFINITY;
       float greatest = fmaxf (top, warp_max (score));
       float p = expf (score - greatest), rescale = expf (top - greatest);
       sum = sum * rescale + warp_sum (p);
@@ -140,8 +142,8 @@ plain_backward_queries (T *dq, const T *dout, const T *q, const T *keys, const T
       if (j >= lo && j < hi)
         {
           int64_t at = ((int64_t) (first + j) * shape.groups + group) * size;
-          float p = expf (dot (queries[warp], keys + at, size) - lse[task]);
-          ds = p * (dot (douts[warp], values + at, size) - delta[task]);
+          float score = capped (dot (queries[warp], keys + at, size), shape.soft_cap), p = expf (score - lse[task]);
+          ds = p * (dot (douts[warp], values + at, size) - delta[task]) * cap_slope (score, shape.soft_cap);
         }
       for (int k = 0; k < WARP; k++)
         {
@@ -192,8 +194,9 @@ plain_backward_keys (T *dk, T *dv, const T *dout, const T *q, const T *keys, con
         if (tile + lane < last)
           {
             int64_t query = (int64_t) (tile + lane) * shape.heads + head;
-            p = expf (dot (own_key[warp], q + query * size, size) - lse[query]);
-            ds = p * (dot (own_value[warp], dout + query * size, size) - delta[query]);
+            float score = capped (dot (own_key[warp], q + query * size, size), shape.soft_cap);
+            p = expf (score - lse[query]);
+            ds = p * (dot (own_value[warp], dout + query * size, size) - delta[query]) * cap_slope (score, shape.soft_cap);
           }
         for (int k = 0; k < WARP && tile + k < last; k++)
           {

@@ -251,6 +251,8 @@ probabilities (double *p, const void *q, const struct dev_kv *kv, const struct d
       for (int d = 0; d < size; d++)
         p[j] += get (q, ((size_t) t * shape->heads + h) * size + d, type) * get (kv->k, key + d, type);
       p[j] *= shape->scale;
+      if (shape->soft_cap > 0)
+        p[j] = shape->soft_cap * tanh (p[j] / shape->soft_cap);
       top = p[j] > top ? p[j] : top;
     }
   for (int j = lo; j < hi; j++)
@@ -306,7 +308,7 @@ attention_backward (struct dev_context *context, void *dq, void *dk, void *dv, c
           int lo = shape->window && hi > shape->window ? hi - shape->window : 0;
           size_t query = ((size_t) t * heads + h) * size;
           double delta = 0;
-          probabilities (p, q, kv, shape, batch, s, t, h, lo, hi, type);
+          double total = probabilities (p, q, kv, shape, batch, s, t, h, lo, hi, type);
           for (int d = 0; d < size; d++)
             {
               delta += get (dout, query + d, type) * get (out, query + d, type);
@@ -319,7 +321,8 @@ attention_backward (struct dev_context *context, void *dq, void *dk, void *dv, c
               double dp = 0;
               for (int d = 0; d < size; d++)
                 dp += get (dout, query + d, type) * get (kv->v, key + d, type);
-              double ds = p[j] * (dp - delta) * shape->scale;
+              double capped = shape->soft_cap > 0 ? (log (p[j]) + total) / shape->soft_cap : 0;
+              double ds = p[j] > 0 ? p[j] * (dp - delta) * shape->scale * (1 - capped * capped) : 0;
               for (int d = 0; d < size; d++)
                 {
                   dquery[d] += ds * get (kv->k, key + d, type);

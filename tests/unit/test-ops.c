@@ -295,7 +295,7 @@ make_layer_of (Fixture *f, Layer *layer, int size, int longest)
   int sequences = pick (f, 1, 5), tokens = 0;
   memset (layer, 0, sizeof *layer);
   layer->shape = (struct dev_attention){ heads, groups, size, pick (f, 0, 1) ? pick (f, 1, longest * 2 / 5) : 0,
-                                         1.0f / sqrtf ((float) size) };
+                                         1.0f / sqrtf ((float) size), pick (f, 0, 3) ? 0 : 1.5f };
   int32_t *offsets = take (f, (sequences + 1) * 4), *contexts = take (f, sequences * 4);
   offsets[0] = 0;
   for (int s = 0; s < sequences; s++)
