@@ -22,6 +22,7 @@ attention_of (const PlumbModel *model, int block)
     .head_size = c->head_size,
     .window = c->windowed[block] ? c->window : 0,
     .scale = 1.0f / sqrtf ((float) c->head_size),
+    .soft_cap = (float) c->soft_cap,
   };
 }
 

@@ -321,6 +321,9 @@ read_features (Reader *reader, PlumbModelConfig *config, const Family *family)
   const char *activation = read_string (reader, reader->object, "hidden_act");
   if (activation && !g_str_equal (activation, "silu"))
     reader_fail (reader, "hidden_act %s is not supported; supported is silu", activation);
+  config->soft_cap = read_number (reader, reader->object, "attn_logit_softcapping", 0, 1e6, 0);
+  if (read_number (reader, reader->object, "final_logit_softcapping", 0, 1e6, 0) > 0)
+    reader_fail (reader, "final_logit_softcapping is not supported");
   if (read_boolean (reader, "mlp_bias", FALSE))
     reader_fail (reader, "mlp_bias true is not supported");
   gboolean bias = read_boolean (reader, "attention_bias", FALSE);

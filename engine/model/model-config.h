@@ -43,6 +43,7 @@ typedef struct
   gboolean score;    /* scalar head instead of the vocabulary */
   gboolean fresh_score; /* that the files may lack: a language model becomes a critic or reward model */
   int window;        /* sliding window, 0: none */
+  double soft_cap;   /* of the attention scores, 0: none */
   guint8 *windowed;  /* (L) 1: the layer slides */
   gint32 bos;        /* -1: none */
   gint32 pad;        /* -1: none; as in transformers its embedding is not trained by inputs */

@@ -166,6 +166,8 @@ test_refused (void)
   assert_refused ("\"head_dim\":\"8\"", "head_dim");
   assert_refused ("\"hidden_act\":\"gelu\"", "gelu");
   assert_refused ("\"mlp_bias\":true", "mlp_bias");
+  assert_refused ("\"attn_logit_softcapping\":-1", "attn_logit_softcapping");
+  assert_refused ("\"final_logit_softcapping\":30", "final_logit_softcapping");
   assert_refused ("\"attention_bias\":true", "attention_bias");
   assert_refused ("\"tie_word_embeddings\":1", "tie_word_embeddings");
   assert_refused ("\"rms_norm_eps\":-1", "rms_norm_eps");
