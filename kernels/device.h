@@ -77,11 +77,15 @@ struct dev_info
   char attention_path[80];   // what computes attention of whole sequences, and why
 };
 
-/* One layer's keys and values. Row r of `k` is (groups, head_size); rows are addressed by slot. */
+/* One layer's keys and values. Row r of `k` is (groups, head_size); rows are addressed by slot. With scales (both or none) the
+ * elements are e4m3 codes of one byte, and each stands for its code times the scale of its row and group: qkv_forward
+ * writes them so and attention_forward reads them, attention_backward does not. */
 struct dev_kv
 {
-  void *k; // (rows, groups, head_size) of type
-  void *v; // (rows, groups, head_size) of type
+  void *k;         // (rows, groups, head_size) of type, or codes
+  void *v;         // (rows, groups, head_size) of type, or codes
+  float *k_scales; // (rows, groups) or NULL
+  float *v_scales; // (rows, groups) or NULL
 };
 
 /* Which tokens a call processes. Sequences lie end to end; sequence s owns the query rows

@@ -148,8 +148,8 @@ group_backward (const struct backward *b, int s, int index_of_group, float *scra
   struct group group = { k, k_transposed, v_transposed, dk, dv, size, b->shape->soft_cap };
   struct query query[QUERIES];
   struct block block = { query, q, dout, out + rows, { 0 }, { 0 } };
-  cpu_gather_keys (k, k_transposed, b->kv->k, &queries, 0, context, b->type);
-  cpu_gather_keys (NULL, v_transposed, b->kv->v, &queries, 0, context, b->type);
+  cpu_gather_keys (k, k_transposed, b->kv->k, NULL, &queries, 0, context, b->type);
+  cpu_gather_keys (NULL, v_transposed, b->kv->v, NULL, &queries, 0, context, b->type);
   memset (dk, 0, 2 * area * sizeof (float));
   for (int index = 0, n; index < queries.count; index += n)
     {

@@ -5,6 +5,7 @@
  * page size, or on the other queries of the call. */
 
 #include "kernels/cpu/attention.h"
+#include "kernels/e4m3.h"
 
 #include <math.h> // defines: logf, INFINITY
 #include <omp.h>  // defines: omp_get_thread_num
@@ -52,6 +53,15 @@ cpu_load_queries (float *to, const void *from, const struct queries *q, int inde
 }
 
 CPU_CLONES static void
+load_codes (float *to, const uint8_t *from, int size, int padded, float scale)
+{
+  for (int d = 0; d < size; d++)
+    to[d] = e4m3_to_float (from[d]) * scale;
+  for (int d = size; d < padded; d++)
+    to[d] = 0;
+}
+
+CPU_CLONES static void
 transpose_tile (float *to, const float *from, int rows, int size, int padded)
 {
   for (int d = 0; d < size; d++)
@@ -70,8 +80,8 @@ key_row (const struct dev_batch *batch, int s, int j)
 }
 
 void
-cpu_gather_keys (float *rows, float *transposed, const void *from, const struct queries *q, int oldest,
-                 int keys, enum dev_type type)
+cpu_gather_keys (float *rows, float *transposed, const void *from, const float *scales, const struct queries *q,
+                 int oldest, int keys, enum dev_type type)
 {
   int size = q->shape->head_size, padded = padded_size (size);
   size_t row_width = (size_t) q->shape->groups * size;
@@ -82,8 +92,13 @@ cpu_gather_keys (float *rows, float *transposed, const void *from, const struct 
       float *to = rows ? rows + (size_t) first * padded : local;
       size_t start = key_row (q->batch, q->s, first);
       for (int j = 0; j < count; j++)
-        load_row (to + (size_t) j * padded, from, (start + j) * row_width + (size_t) q->g * size, size,
-                  padded, 1.0f, type);
+        {
+          size_t at = (start + j) * row_width + (size_t) q->g * size;
+          if (scales)
+            load_codes (to + (size_t) j * padded, (const uint8_t *) from + at, size, padded, scales[at / size]);
+          else
+            load_row (to + (size_t) j * padded, from, at, size, padded, 1.0f, type);
+        }
       if (rows)
         memset (to + (size_t) count * padded, 0, (size_t) (TILE - count) * padded * sizeof (float));
       if (transposed)
@@ -215,8 +230,8 @@ attend_group (void *out, float *lse, const void *q, const struct dev_kv *kv, con
   float *transposed = scratch, *values = transposed + keys * padded, *rows = values + keys * padded;
   float *results = rows + QUERIES * padded, totals[QUERIES];
   struct query query[QUERIES];
-  cpu_gather_keys (NULL, transposed, kv->k, queries, oldest, context, type);
-  cpu_gather_keys (values, NULL, kv->v, queries, oldest, context, type);
+  cpu_gather_keys (NULL, transposed, kv->k, kv->k_scales, queries, oldest, context, type);
+  cpu_gather_keys (values, NULL, kv->v, kv->v_scales, queries, oldest, context, type);
   for (int index = 0, n; index < queries->count; index += n)
     {
       n = block_size (queries->count - index);

@@ -99,6 +99,6 @@ void cpu_load_queries (float *to, const void *from, const struct queries *, int 
                        enum dev_type type);
 
 /* Gathers keys of a sequence and group from the tile that holds key `oldest` on. `rows` (keys, padded) and
- * `transposed` (tiles, size, TILE) may be NULL; lanes beyond the last key are 0. */
-void cpu_gather_keys (float *rows, float *transposed, const void *from, const struct queries *, int oldest,
-                      int keys, enum dev_type type);
+ * `transposed` (tiles, size, TILE) may be NULL; `scales` are those of e4m3 codes, or NULL. Lanes beyond the last key are 0. */
+void cpu_gather_keys (float *rows, float *transposed, const void *from, const float *scales,
+                      const struct queries *, int oldest, int keys, enum dev_type type);

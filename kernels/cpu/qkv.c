@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/context.h"
 #include "kernels/cpu/vector.h"
+#include "kernels/e4m3.h"
 
 #include <math.h> // defines: sqrtf
 #include <omp.h>  // defines: omp_get_thread_num
@@ -48,6 +49,14 @@ load_raw (float *row, const void *raw, const struct dev_qkv *qkv, float *scratch
   cpu_row_add (row, scratch, width);
 }
 
+/* Groups of a row as e4m3 codes from row `first` of the scales on. */
+CPU_CLONES static void
+store_codes (void *codes, float *scales, const float *x, size_t first, int groups, int size)
+{
+  for (int g = 0; g < groups; g++)
+    scales[first + g] = e4m3_store ((uint8_t *) codes + (first + g) * size, x + (size_t) g * size, size);
+}
+
 void
 cpu_qkv_forward (struct dev_context *context, void *q, const struct dev_kv *kv, const void *raw,
                  const struct dev_qkv *qkv, const struct dev_attention *shape,
@@ -84,6 +93,12 @@ cpu_qkv_forward (struct dev_context *context, void *q, const struct dev_kv *kv, 
       size_t slot = batch->slots ? (size_t) batch->slots[t] : (size_t) t;
       size_t kv_width = (size_t) groups * size;
       cpu_row_store (typed_at_mut (q, (size_t) t * heads * size, type), row, (size_t) heads * size, type);
+      if (kv->k_scales)
+        {
+          store_codes (kv->k, kv->k_scales, row + (size_t) heads * size, slot * groups, groups, size);
+          store_codes (kv->v, kv->v_scales, row + (size_t) (heads + groups) * size, slot * groups, groups, size);
+          continue;
+        }
       cpu_row_store (typed_at_mut (kv->k, slot * kv_width, type), row + heads * size, kv_width, type);
       cpu_row_store (typed_at_mut (kv->v, slot * kv_width, type), row + (heads + groups) * size, kv_width,
                      type);

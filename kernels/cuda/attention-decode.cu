@@ -2,7 +2,8 @@
 
 /* Attention of decoded tokens over the paged cache: one query row per sequence. The query heads of a group are the rows
  * of one tensor-core tile, so that keys are read once for all of them. A block takes a range of
- * the keys (split); its warps take tiles of 16 keys in turn, each with copies of its own in flight. */
+ * the keys (split); its warps take tiles of 16 keys in turn, each with copies of its own in flight. Where the cache holds codes they
+ * are copied as such and become bf16 just before their product; the scales of keys factor scores, those of values weights. */
 
 #include "kernels/cuda/mma.cuh"
 #include "kernels/cuda/soft-cap.cuh"
@@ -17,33 +18,94 @@
 #define MOST_SPLITS 64
 #define SPLIT_TILES 4 // tiles of a split at least: one a warp
 
-template <int D> struct decode_layout
+template <int D, typename K> struct decode_layout
 {
-  static constexpr int stages = D > 128 ? 2 : 3;
-  static constexpr int tile = TILE * tile_row<D>::stride;  // elements of one tile of keys or values
-  static constexpr int warp = stages * 2 * tile;           // elements of a warp's copies
-  static constexpr int bytes = WARPS * warp * (int) sizeof (bf16);
+  static constexpr bool coded = is_coded<K>::value;
+  static constexpr int stages = coded ? 4 : D > 128 ? 2 : 3;
+  static constexpr int tile = TILE * tile_row<D>::stride; // elements of one tile of keys or values as bf16
+  /* Bytes of a copy: keys, values, and of codes the scales of both. */
+  static constexpr int copy = coded ? 2 * TILE * D + 2 * TILE * (int) sizeof (float) : 2 * tile * (int) sizeof (bf16);
+  static constexpr int unpacked = coded ? 2 * tile * (int) sizeof (bf16) : 0;
+  static constexpr int warp = stages * copy + unpacked; // bytes of a warp
+  static constexpr int bytes = WARPS * warp;
 };
+
+/* The cache of a layer. */
+template <typename K> struct decode_cache
+{
+  const K *keys, *values;
+  const float *key_scales, *value_scales;
+  int groups;
+};
+
+/* Row of a tile's first key. */
+__device__ __forceinline__ int64_t
+tile_start (const dev_batch &batch, int s, int tile)
+{
+  int j = tile * TILE;
+  int64_t page = batch.block_table[(int64_t) s * batch.table_stride + j / batch.page_tokens];
+  return page * batch.page_tokens + j % batch.page_tokens;
+}
 
 template <int D>
 __device__ __forceinline__ void
-load_tile (bf16 *to, const bf16 *keys, const bf16 *values, const dev_batch &batch, int s, int tile, int hi,
-           int groups, int group)
+load_tile (char *to, const decode_cache<bf16> &cache, const dev_batch &batch, int s, int tile, int hi, int group)
 {
   constexpr int chunks = D / 8;
   int lane = threadIdx.x % WARP, j = tile * TILE;
-  int64_t page = batch.block_table[(int64_t) s * batch.table_stride + j / batch.page_tokens];
-  int64_t row = page * batch.page_tokens + j % batch.page_tokens;
+  int64_t row = tile_start (batch, s, tile);
 #pragma unroll
   for (int i = lane; i < TILE * chunks; i += WARP)
     {
       int r = i / chunks, c = i % chunks * 8;
       bool inside = j + r < hi;
-      int64_t at = ((row + (inside ? r : 0)) * groups + group) * D + c;
-      bf16 *place = to + r * tile_row<D>::stride + c;
-      copy_16 (place, keys + at, inside);
-      copy_16 (place + decode_layout<D>::tile, values + at, inside);
+      int64_t at = ((row + (inside ? r : 0)) * cache.groups + group) * D + c;
+      bf16 *place = (bf16 *) to + r * tile_row<D>::stride + c;
+      copy_16 (place, cache.keys + at, inside);
+      copy_16 (place + decode_layout<D, bf16>::tile, cache.values + at, inside);
     }
+}
+
+/* The same of codes: keys, values, 16 scales of keys and as many of values. */
+template <int D>
+__device__ __forceinline__ void
+load_tile (char *to, const decode_cache<e4m3> &cache, const dev_batch &batch, int s, int tile, int hi, int group)
+{
+  constexpr int chunks = D / 16;
+  int lane = threadIdx.x % WARP, j = tile * TILE;
+  int64_t row = tile_start (batch, s, tile);
+#pragma unroll
+  for (int i = lane; i < TILE * chunks; i += WARP)
+    {
+      int r = i / chunks, c = i % chunks * 16;
+      bool inside = j + r < hi;
+      int64_t at = ((row + (inside ? r : 0)) * cache.groups + group) * D + c;
+      copy_16 (to + r * D + c, cache.keys + at, inside);
+      copy_16 (to + TILE * D + r * D + c, cache.values + at, inside);
+    }
+  bool inside = j + lane % TILE < hi;
+  int64_t at = (row + (inside ? lane % TILE : 0)) * cache.groups + group;
+  copy_4 (to + 2 * TILE * D + lane * sizeof (float), (lane < TILE ? cache.key_scales : cache.value_scales) + at, inside);
+}
+
+/* Codes of a copy as tiles of bf16. */
+template <int D>
+__device__ __forceinline__ void
+unpack_tile (bf16 *to, const char *from)
+{
+  constexpr int chunks = D / 16;
+#pragma unroll
+  for (int i = threadIdx.x % WARP; i < 2 * TILE * chunks; i += WARP)
+    {
+      int r = i / chunks, c = i % chunks * 16;
+      uint4 codes = *(const uint4 *) (from + r * D + c);
+      uint2 a = codes_to_bf16 (codes.x), b = codes_to_bf16 (codes.y);
+      uint2 e = codes_to_bf16 (codes.z), f = codes_to_bf16 (codes.w);
+      uint4 *place = (uint4 *) (to + r * tile_row<D>::stride + c);
+      place[0] = make_uint4 (a.x, a.y, b.x, b.y);
+      place[1] = make_uint4 (e.x, e.y, f.x, f.y);
+    }
+  __syncwarp ();
 }
 
 /* State of a warp: results of 16 rows (heads). */
@@ -53,10 +115,11 @@ template <int D> struct decode_rows
   float top[2], sum[2];
 };
 
+/* `scales` are those of the tile's keys and values, or NULL. */
 template <int D>
 __device__ __forceinline__ void
-take_tile (decode_rows<D> &own, const uint32_t (&query)[D / 16][4], const bf16 *keys, int tile, int lo, int hi,
-           float scale, const dev_attention &shape)
+take_tile (decode_rows<D> &own, const uint32_t (&query)[D / 16][4], const bf16 *keys, const float *scales, int tile, int lo,
+           int hi, float scale, const dev_attention &shape)
 {
   float scores[2][4] = { { 0, 0, 0, 0 }, { 0, 0, 0, 0 } };
   uint32_t a[4], b[4];
@@ -67,9 +130,15 @@ take_tile (decode_rows<D> &own, const uint32_t (&query)[D / 16][4], const bf16 *
       mma (scores[0], query[k], b[0], b[1]);
       mma (scores[1], query[k], b[2], b[3]);
     }
+  int c = tile * TILE + threadIdx.x % 4 * 2;
+  if (scales)
+#pragma unroll
+    for (int n = 0; n < 2; n++)
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        scores[n][i] *= scales[c - tile * TILE + n * 8 + i % 2];
   if (shape.soft_cap > 0)
     cap_scores (scores, shape);
-  int c = tile * TILE + threadIdx.x % 4 * 2;
 #pragma unroll
   for (int n = 0; n < 2; n++)
 #pragma unroll
@@ -106,11 +175,17 @@ take_tile (decode_rows<D> &own, const uint32_t (&query)[D / 16][4], const bf16 *
           own.result[n][2 * half + 1] *= rescale;
         }
     }
+  if (scales)
+#pragma unroll
+    for (int n = 0; n < 2; n++)
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        scores[n][i] *= scales[TILE + c - tile * TILE + n * 8 + i % 2];
   c_to_a (a, scores[0], scores[1]);
 #pragma unroll
   for (int n = 0; n < D / 8; n += 2)
     {
-      load_b_transposed<D> (b, keys + decode_layout<D>::tile, 0, n * 8);
+      load_b_transposed<D> (b, keys + TILE * tile_row<D>::stride, 0, n * 8);
       mma (own.result[n], a, b[0], b[1]);
       mma (own.result[n + 1], a, b[2], b[3]);
     }
@@ -345,12 +420,12 @@ merge_if_last (const decode_output &o, int64_t first_row, int valid, float scale
 }
 
 /* Block (sequence, group and chunk of 16 of its heads, split). */
-template <int D>
+template <int D, typename K>
 __global__ void __launch_bounds__ (THREADS)
-tensor_decode (decode_output o, const bf16 *q, const bf16 *keys, const bf16 *values, dev_attention shape,
-               dev_batch batch)
+tensor_decode (decode_output o, const bf16 *q, decode_cache<K> cache, dev_attention shape, dev_batch batch)
 {
-  extern __shared__ __align__ (16) bf16 shared[];
+  typedef decode_layout<D, K> layout;
+  extern __shared__ __align__ (16) char shared[];
   int s = blockIdx.x, per_group = shape.heads / shape.groups, chunks = (per_group + 15) / 16;
   int group = blockIdx.y / chunks, head = group * per_group + blockIdx.y % chunks * 16, split = blockIdx.z;
   int valid = min (16, (group + 1) * per_group - head), warp = threadIdx.x / WARP;
@@ -374,23 +449,22 @@ tensor_decode (decode_output o, const bf16 *q, const bf16 *keys, const bf16 *val
       own.result[n][i] = 0;
   own.top[0] = own.top[1] = -INFINITY;
   own.sum[0] = own.sum[1] = 0;
-  constexpr int stages = decode_layout<D>::stages;
-  bf16 *copies = shared + warp * decode_layout<D>::warp;
+  constexpr int stages = layout::stages;
+  char *copies = shared + warp * layout::warp;
+  bf16 *unpacked = (bf16 *) (copies + stages * layout::copy);
   /* The sizes of the pass and all keys but the newest are there before the kernel before this one ends: those of earlier
    * passes were written long ago. */
 #pragma unroll
   for (int i = 0; i < stages - 1; i++)
     if (from + i * WARPS < min (to, last - 1))
-      load_tile<D> (copies + i * 2 * decode_layout<D>::tile, keys, values, batch, s, from + i * WARPS, hi, shape.groups,
-                    group);
+      load_tile<D> (copies + i * layout::copy, cache, batch, s, from + i * WARPS, hi, group);
   wait_for_inputs ();
   load_queries<D> (query, q + ((int64_t) t * shape.heads + head) * D, valid);
 #pragma unroll
   for (int i = 0; i < stages - 1; i++)
     {
       if (from + i * WARPS < to && from + i * WARPS == last - 1)
-        load_tile<D> (copies + i * 2 * decode_layout<D>::tile, keys, values, batch, s, from + i * WARPS, hi, shape.groups,
-                      group);
+        load_tile<D> (copies + i * layout::copy, cache, batch, s, from + i * WARPS, hi, group);
       copy_commit ();
     }
   int stage = 0;
@@ -398,12 +472,18 @@ tensor_decode (decode_output o, const bf16 *q, const bf16 *keys, const bf16 *val
     {
       int ahead = tile + (stages - 1) * WARPS, free_stage = (stage + stages - 1) % stages;
       if (ahead < to)
-        load_tile<D> (copies + free_stage * 2 * decode_layout<D>::tile, keys, values, batch, s, ahead, hi, shape.groups,
-                      group);
+        load_tile<D> (copies + free_stage * layout::copy, cache, batch, s, ahead, hi, group);
       copy_commit ();
       copy_wait<stages - 1> ();
       __syncwarp ();
-      take_tile<D> (own, query, copies + stage * 2 * decode_layout<D>::tile, tile, lo, hi, scale, shape);
+      const char *copied = copies + stage * layout::copy;
+      if constexpr (layout::coded)
+        {
+          unpack_tile<D> (unpacked, copied);
+          take_tile<D> (own, query, unpacked, (const float *) (copied + 2 * TILE * D), tile, lo, hi, scale, shape);
+        }
+      else
+        take_tile<D> (own, query, (const bf16 *) copied, NULL, tile, lo, hi, scale, shape);
       __syncwarp ();
       stage = (stage + 1) % stages;
     }
@@ -443,16 +523,16 @@ choose_splits (struct dev_context *context, int64_t blocks, int max_context)
   return best;
 }
 
-template <int D>
+template <int D, typename K>
 static bool
-launch (struct dev_context *context, void *out, float *lse, const void *q, const struct dev_kv *kv,
+launch_with (struct dev_context *context, void *out, float *lse, const void *q, const struct dev_kv *kv,
         const struct dev_attention *shape, const struct dev_batch *batch)
 {
-  int bytes = decode_layout<D>::bytes, merged = WARPS * 16 * (D + 2) * (int) sizeof (float);
+  int bytes = decode_layout<D, K>::bytes, merged = WARPS * 16 * (D + 2) * (int) sizeof (float);
   bytes = bytes > merged ? bytes : merged;
   if (bytes > context->shared_limit
-      || cudaFuncSetAttribute (tensor_decode<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) != cudaSuccess
-      || cudaFuncSetAttribute (tensor_decode<D>, cudaFuncAttributePreferredSharedMemoryCarveout,
+      || cudaFuncSetAttribute (tensor_decode<D, K>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) != cudaSuccess
+      || cudaFuncSetAttribute (tensor_decode<D, K>, cudaFuncAttributePreferredSharedMemoryCarveout,
                                cudaSharedmemCarveoutMaxShared)
              != cudaSuccess)
     return false;
@@ -466,12 +546,20 @@ launch (struct dev_context *context, void *out, float *lse, const void *q, const
   dim3 grid (batch->sequences, shape->groups * chunks, o.splits);
   if (o.splits > 1 && grid.x * grid.y <= CUDA_TICKETS)
     o.tickets = context->tickets;
-  cuda_launch (context, tensor_decode<D>, grid, THREADS, bytes, o, (const bf16 *) q, (const bf16 *) kv->k,
-               (const bf16 *) kv->v, *shape, *batch);
+  decode_cache<K> cache = { (const K *) kv->k, (const K *) kv->v, kv->k_scales, kv->v_scales, shape->groups };
+  cuda_launch (context, tensor_decode<D, K>, grid, THREADS, bytes, o, (const bf16 *) q, cache, *shape, *batch);
   if (o.splits > 1 && !o.tickets)
     cuda_launch (context, merge_splits<D>, batch->sequences, THREADS, 0, o, *shape, *batch);
   CUDA_LAUNCHED (context, "attention_forward");
   return true;
+}
+
+template <int D>
+static bool
+launch (struct dev_context *context, void *out, float *lse, const void *q, const struct dev_kv *kv,
+        const struct dev_attention *shape, const struct dev_batch *batch)
+{
+  WITH_CACHE (kv, bf16, return (launch_with<D, K> (context, out, lse, q, kv, shape, batch)));
 }
 
 bool

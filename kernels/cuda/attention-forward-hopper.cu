@@ -31,30 +31,31 @@ template <int D> struct rows
 };
 
 /* Keys and values of a tile. */
-template <int D>
+template <int D, typename K>
 __device__ __forceinline__ void
-load_keys (bf16 *to, const bf16 *keys, const bf16 *values, const dev_batch &batch, int s, int first, int tile,
-           int context, int stride)
+load_keys (bf16 *to, const K *keys, const K *values, const float *key_scales, const float *value_scales,
+           const dev_batch &batch, int s, int first, int tile, int context, int groups, int group)
 {
   constexpr int pieces = D / 8, together = THREADS / pieces;
   int count = context - tile * BN;
-  if (!batch.block_table)
-    {
-      int64_t at = ((int64_t) first + tile * BN) * stride;
-      load_swizzled<D, BN, THREADS> (to, keys + at, stride, count);
-      load_swizzled<D, BN, THREADS> (to + BN * D, values + at, stride, count);
-      copy_commit ();
-      return;
-    }
+  if constexpr (!is_coded<K>::value)
+    if (!batch.block_table)
+      {
+        int64_t at = (((int64_t) first + tile * BN) * groups + group) * D;
+        load_swizzled<D, BN, THREADS> (to, keys + at, groups * D, count);
+        load_swizzled<D, BN, THREADS> (to + BN * D, values + at, groups * D, count);
+        copy_commit ();
+        return;
+      }
   int piece = threadIdx.x % pieces, r = threadIdx.x / pieces;
   bf16 *place = to + swizzled<BN> (r, piece);
 #pragma unroll
   for (int k = 0; k < BN / together; k++)
     {
       bool inside = r + k * together < count;
-      int64_t at = (inside ? key_row (batch, s, first, tile * BN + r + k * together) : 0) * stride + piece * 8;
-      copy_16 (place + k * together * 64, keys + at, inside);
-      copy_16 (place + k * together * 64 + BN * D, values + at, inside);
+      int64_t row = (inside ? key_row (batch, s, first, tile * BN + r + k * together) : 0) * groups + group;
+      copy_cached (place + k * together * 64, keys + row * D + piece * 8, key_scales, row, inside);
+      copy_cached (place + k * together * 64 + BN * D, values + row * D + piece * 8, value_scales, row, inside);
     }
   copy_commit ();
 }
@@ -152,10 +153,10 @@ store_rows (bf16 *out, float *lse, const rows<D> &own, int64_t first_row, int he
     }
 }
 
-template <int D>
+template <int D, typename K>
 __global__ void __launch_bounds__ (THREADS, 1)
-hopper_forward (bf16 *out, float *lse, const bf16 *q, const bf16 *keys, const bf16 *values, dev_attention shape,
-                dev_batch batch, bool skip_decode)
+hopper_forward (bf16 *out, float *lse, const bf16 *q, const K *keys, const K *values, const float *key_scales,
+                const float *value_scales, dev_attention shape, dev_batch batch, bool skip_decode)
 {
   extern __shared__ bf16 unaligned[];
   bf16 *query_tile = (bf16 *) (((uintptr_t) unaligned + 1023) & ~(uintptr_t) 1023), *pairs = query_tile + BM * D;
@@ -181,8 +182,8 @@ hopper_forward (bf16 *out, float *lse, const bf16 *q, const bf16 *keys, const bf
   load_swizzled<D, BM, THREADS> (query_tile, q + ((int64_t) (first + tile * BM) * shape.heads + head) * D,
                                  (int64_t) shape.heads * D, valid);
   auto load = [&] (int t) {
-    load_keys<D> (pairs + (t - from) % STAGES * layout<D>::pair, keys + group * D, values + group * D, batch, s, first, t,
-                  context, shape.groups * D);
+    load_keys<D> (pairs + (t - from) % STAGES * layout<D>::pair, keys, values, key_scales, value_scales, batch, s, first, t,
+                  context, shape.groups, group);
   };
   load (from);
   if (from + 1 < to)
@@ -246,20 +247,29 @@ hopper_forward (bf16 *out, float *lse, const bf16 *q, const bf16 *keys, const bf
     store_rows<D> (out, lse, own, (int64_t) first + tile * BM + row, shape.heads, head, valid - row, scale);
 }
 
+template <int D, typename K>
+static bool
+launch_with (struct dev_context *context, void *out, float *lse, const void *q, const struct dev_kv *kv,
+        const struct dev_attention *shape, const struct dev_batch *batch, bool skip_decode)
+{
+  int bytes = layout<D>::bytes;
+  if (bytes > context->shared_limit
+      || cudaFuncSetAttribute (hopper_forward<D, K>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) != cudaSuccess)
+    return false;
+  dim3 grid (ceil_div (batch->tokens, BM) + batch->sequences, shape->heads);
+  hopper_forward<D, K><<<grid, THREADS, bytes, context->stream>>> (
+      (bf16 *) out, lse, (const bf16 *) q, (const K *) kv->k, (const K *) kv->v, kv->k_scales, kv->v_scales, *shape, *batch,
+      skip_decode);
+  CUDA_LAUNCHED (context, "attention_forward");
+  return true;
+}
+
 template <int D>
 static bool
 launch (struct dev_context *context, void *out, float *lse, const void *q, const struct dev_kv *kv,
         const struct dev_attention *shape, const struct dev_batch *batch, bool skip_decode)
 {
-  int bytes = layout<D>::bytes;
-  if (bytes > context->shared_limit
-      || cudaFuncSetAttribute (hopper_forward<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) != cudaSuccess)
-    return false;
-  dim3 grid (ceil_div (batch->tokens, BM) + batch->sequences, shape->heads);
-  hopper_forward<D><<<grid, THREADS, bytes, context->stream>>> ((bf16 *) out, lse, (const bf16 *) q, (const bf16 *) kv->k,
-                                                                (const bf16 *) kv->v, *shape, *batch, skip_decode);
-  CUDA_LAUNCHED (context, "attention_forward");
-  return true;
+  WITH_CACHE (kv, bf16, return (launch_with<D, K> (context, out, lse, q, kv, shape, batch, skip_decode)));
 }
 
 bool

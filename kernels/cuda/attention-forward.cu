@@ -24,21 +24,19 @@ template <int D> struct tiling
 };
 
 /* Keys or values of tile `tile` into shared memory; rows at and beyond `keys` become zeros. */
-template <int D>
+template <int D, typename K>
 __device__ __forceinline__ void
-load_keys (bf16 *to, const bf16 *from, const dev_batch &batch, int s, int first, int tile, int keys, int groups,
-           int group)
+load_keys (bf16 *to, const K *from, const float *scales, const dev_batch &batch, int s, int first, int tile, int keys,
+           int groups, int group)
 {
   constexpr int chunks = D / 8, BN = tiling<D>::keys;
-  int stride = groups * D;
-  from += group * D;
 #pragma unroll
   for (int i = threadIdx.x; i < BN * chunks; i += THREADS)
     {
       int r = i / chunks, c = i % chunks * 8, j = tile * BN + r;
       bool inside = j < keys;
-      int64_t row = inside ? key_row (batch, s, first, j) : 0;
-      copy_16 (to + r * tile_row<D>::stride + c, from + row * stride + c, inside);
+      int64_t row = (inside ? key_row (batch, s, first, j) : 0) * groups + group;
+      copy_cached (to + r * tile_row<D>::stride + c, from + row * D + c, scales, row, inside);
     }
 }
 
@@ -196,10 +194,10 @@ store_rows (bf16 *out, float *lse, rows<D> &own, bf16 *stage, int64_t first_row,
     }
 }
 
-template <int D>
+template <int D, typename K>
 __global__ void __launch_bounds__ (THREADS, D <= 128 ? 4 : 2)
-tensor_forward (bf16 *out, float *lse, const bf16 *q, const bf16 *keys, const bf16 *values, dev_attention shape,
-                dev_batch batch, bool skip_decode)
+tensor_forward (bf16 *out, float *lse, const bf16 *q, const K *keys, const K *values, const float *key_scales,
+                const float *value_scales, dev_attention shape, dev_batch batch, bool skip_decode)
 {
   constexpr int BM = tiling<D>::rows, BN = tiling<D>::keys, BLOCKS = tiling<D>::blocks;
   extern __shared__ __align__ (16) bf16 shared[];
@@ -235,8 +233,9 @@ tensor_forward (bf16 *out, float *lse, const bf16 *q, const bf16 *keys, const bf
     }
   auto load = [&] (int t) {
     bf16 *to_tile = tiles + (t - from) % 2 * 2 * BN * tile_row<D>::stride;
-    load_keys<D> (to_tile, keys, batch, s, first, t, context, shape.groups, group);
-    load_keys<D> (to_tile + BN * tile_row<D>::stride, values, batch, s, first, t, context, shape.groups, group);
+    load_keys<D> (to_tile, keys, key_scales, batch, s, first, t, context, shape.groups, group);
+    load_keys<D> (to_tile + BN * tile_row<D>::stride, values, value_scales, batch, s, first, t, context, shape.groups,
+                  group);
     copy_commit ();
   };
   load (from);
@@ -272,22 +271,30 @@ tensor_forward (bf16 *out, float *lse, const bf16 *q, const bf16 *keys, const bf
                 (int64_t) first + tile * BM + row + m * 16, shape.heads, head, valid - row - m * 16, scale);
 }
 
-template <int D>
+template <int D, typename K>
 static bool
-launch (struct dev_context *context, void *out, float *lse, const void *q, const struct dev_kv *kv,
+launch_with (struct dev_context *context, void *out, float *lse, const void *q, const struct dev_kv *kv,
         const struct dev_attention *shape, const struct dev_batch *batch, bool skip_decode)
 {
   constexpr int BM = tiling<D>::rows;
   int bytes = (BM + 4 * tiling<D>::keys) * tile_row<D>::stride * (int) sizeof (bf16);
   if (bytes > context->shared_limit
-      || cudaFuncSetAttribute (tensor_forward<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) != cudaSuccess)
+      || cudaFuncSetAttribute (tensor_forward<D, K>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) != cudaSuccess)
     return false;
   dim3 grid (ceil_div (batch->tokens, BM) + batch->sequences, shape->heads);
-  tensor_forward<D><<<grid, THREADS, bytes, context->stream>>> ((bf16 *) out, lse, (const bf16 *) q,
-                                                                (const bf16 *) kv->k, (const bf16 *) kv->v, *shape,
-                                                                *batch, skip_decode);
+  tensor_forward<D, K><<<grid, THREADS, bytes, context->stream>>> (
+      (bf16 *) out, lse, (const bf16 *) q, (const K *) kv->k, (const K *) kv->v, kv->k_scales, kv->v_scales, *shape, *batch,
+      skip_decode);
   CUDA_LAUNCHED (context, "attention_forward");
   return true;
+}
+
+template <int D>
+static bool
+launch (struct dev_context *context, void *out, float *lse, const void *q, const struct dev_kv *kv,
+        const struct dev_attention *shape, const struct dev_batch *batch, bool skip_decode)
+{
+  WITH_CACHE (kv, bf16, return (launch_with<D, K> (context, out, lse, q, kv, shape, batch, skip_decode)));
 }
 
 bool

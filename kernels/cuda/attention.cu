@@ -40,9 +40,10 @@ dot (const float *a, const T *b, int size)
 }
 
 /* A warp per (query row, head). Keys come 32 at a time, one a lane. */
-template <typename T>
+template <typename T, typename K>
 __global__ void
-plain_forward (T *out, float *lse, const T *q, const T *keys, const T *values, dev_attention shape, dev_batch batch)
+plain_forward (T *out, float *lse, const T *q, const K *keys, const K *values, const float *key_scales,
+               const float *value_scales, dev_attention shape, dev_batch batch)
 {
   __shared__ float queries[WARPS][MOST_SIZE];
   int size = shape.head_size, lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
@@ -65,9 +66,9 @@ plain_forward (T *out, float *lse, const T *q, const T *keys, const T *values, d
     {
       int j = tile + lane;
       bool seen = j >= lo && j < hi;
-      int64_t row = seen ? key_row (batch, s, first, j) : 0;
-      float score = seen ? capped (dot (queries[warp], keys + (row * shape.groups + group) * size, size), shape.soft_cap)
-                         : -INFINITY;
+      int64_t row = (seen ? key_row (batch, s, first, j) : 0) * shape.groups + group;
+      float score = seen ? dot (queries[warp], keys + row * size, size) * cache_scale<K> (key_scales, row) : -INFINITY;
+      score = seen ? capped (score, shape.soft_cap) : score;
       float greatest = fmaxf (top, warp_max (score));
       float p = expf (score - greatest), rescale = expf (top - greatest);
       sum = sum * rescale + warp_sum (p);
@@ -81,10 +82,11 @@ plain_forward (T *out, float *lse, const T *q, const T *keys, const T *values, d
           int64_t from = __shfl_sync (FULL_MASK, row, k);
           if (tile + k < lo || tile + k >= hi)
             continue;
+          weight *= cache_scale<K> (value_scales, from);
 #pragma unroll
           for (int i = 0; i < PER_LANE; i++)
             if (lane + i * WARP < size)
-              result[i] += weight * (float) values[(from * shape.groups + group) * size + lane + i * WARP];
+              result[i] += weight * (float) values[from * size + lane + i * WARP];
         }
     }
 #pragma unroll
@@ -246,8 +248,9 @@ cuda_attention_own_forward (struct dev_context *context, void *out, float *lse, 
         return;
     }
   int blocks = ceil_div ((int64_t) batch->tokens * shape->heads, WARPS);
-  WITH_TYPE (type, (plain_forward<T><<<blocks, WARPS * WARP, 0, context->stream>>> (
-                       (T *) out, lse, (const T *) q, (const T *) kv->k, (const T *) kv->v, *shape, *batch)));
+  WITH_TYPE (type, WITH_CACHE (kv, T, (plain_forward<T, K><<<blocks, WARPS * WARP, 0, context->stream>>> (
+                                          (T *) out, lse, (const T *) q, (const K *) kv->k, (const K *) kv->v,
+                                          kv->k_scales, kv->v_scales, *shape, *batch))));
   CUDA_LAUNCHED (context, "attention_forward");
 }
 
@@ -295,9 +298,9 @@ cuda_attention_backward (struct dev_context *context, void *dq, void *dk, void *
 {
   if (!cuda_enter (context) || !check_size (context, shape) || batch->tokens <= 0)
     return;
-  if (batch->block_table)
+  if (batch->block_table || kv->k_scales)
     {
-      cuda_fail (context, DEV_UNSUPPORTED, "attention_backward works on contiguous keys only");
+      cuda_fail (context, DEV_UNSUPPORTED, "attention_backward works on contiguous keys of the type only");
       return;
     }
   if (type == DEV_BF16

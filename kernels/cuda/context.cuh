@@ -7,12 +7,14 @@
 #include <cublasLt.h>
 #include <cuda.h>
 #include <cuda_bf16.h>
+#include <cuda_fp8.h>
 #include <cuda_runtime.h>
 #include <stdint.h>
 
 #include "kernels/device.h"
 
 typedef __nv_bfloat16 bf16;
+typedef __nv_fp8_e4m3 e4m3;
 
 #define WARP 32
 #define FULL_MASK 0xffffffffu
@@ -95,6 +97,23 @@ template <typename T> struct same_type
 {
   typedef T type;
 };
+
+/* Runs `body` with K as the C++ type of the cache's elements: codes, or T. */
+#define WITH_CACHE(kv, T, body) \
+  do                            \
+    {                           \
+      if ((kv)->k_scales)       \
+        {                       \
+          typedef e4m3 K;       \
+          body;                 \
+        }                       \
+      else                      \
+        {                       \
+          typedef T K;          \
+          body;                 \
+        }                       \
+    }                           \
+  while (0)
 
 /* Launches a kernel that calls wait_for_inputs before it touches what earlier kernels wrote: where the device can, its
  * blocks start while the kernel before still runs. */
@@ -194,6 +213,25 @@ key_row (const dev_batch &batch, int s, int first, int j)
     return first + j;
   int page = batch.block_table[(int64_t) s * batch.table_stride + j / batch.page_tokens];
   return (int64_t) page * batch.page_tokens + j % batch.page_tokens;
+}
+
+/* Whether elements of a cache of this type are codes with scales. */
+template <typename K> struct is_coded
+{
+  static constexpr bool value = false;
+};
+
+template <> struct is_coded<e4m3>
+{
+  static constexpr bool value = true;
+};
+
+/* Scale of a row and group (its number) of a cache. */
+template <typename K>
+__device__ __forceinline__ float
+cache_scale (const float *scales, int64_t row)
+{
+  return is_coded<K>::value ? scales[row] : 1.0f;
 }
 
 /* to (width) += sum over `parts` rows of partial (parts, stride), in the order of the rows. */

@@ -510,7 +510,7 @@ cuda_norm_qkv_forward (struct dev_context *context, const struct dev_norm *norm,
   job.shape = *shape;
   job.positions = batch->positions;
   job.slots = batch->slots;
-  if (!qkv->q_norm && !qkv->k_norm && shape->head_size % 2 == 0 && takes_norm (context, &job, norm, type)
+  if (!kv->k_scales && !qkv->q_norm && !qkv->k_norm && shape->head_size % 2 == 0 && takes_norm (context, &job, norm, type)
       && launch_rows<SOURCE_NORM, RESULT_QKV> (context, &job))
     return;
   cuda_add_norm_forward (context, norm->sum, norm->out, norm->rstd, norm->x, norm->delta, norm->weight, norm->eps,

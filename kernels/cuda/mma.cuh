@@ -100,6 +100,47 @@ copy_16 (void *to, const void *from, bool inside)
   asm volatile ("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(shared_address (to)), "l"(from), "r"(bytes));
 }
 
+/* Four codes as bf16, without their scale: two and two. The same bits in a bf16's place are 2^-120 of the value, also below the
+ * least normal. */
+__device__ __forceinline__ uint2
+codes_to_bf16 (uint32_t codes)
+{
+  const uint32_t factor = 0x7b807b80u; // 2^120, twice
+  uint32_t halves[2] = { __byte_perm (codes, 0, 0x1404), __byte_perm (codes, 0, 0x3424) };
+#pragma unroll
+  for (int i = 0; i < 2; i++)
+    {
+      uint32_t bits = (halves[i] & 0x80008000u) | (halves[i] & 0x7f007f00u) >> 4;
+      __nv_bfloat162 pair = __hmul2 (*reinterpret_cast<__nv_bfloat162 *> (&bits),
+                                     *reinterpret_cast<const __nv_bfloat162 *> (&factor));
+      halves[i] = *reinterpret_cast<uint32_t *> (&pair);
+    }
+  return make_uint2 (halves[0], halves[1]);
+}
+
+/* Eight elements of a cache's row as bf16 in shared memory, zeros where not inside; `row` numbers row and group. */
+__device__ __forceinline__ void
+copy_cached (bf16 *to, const bf16 *from, const float *, int64_t, bool inside)
+{
+  copy_16 (to, from, inside);
+}
+
+__device__ __forceinline__ void
+copy_cached (bf16 *to, const e4m3 *from, const float *scales, int64_t row, bool inside)
+{
+  uint2 codes = inside ? *reinterpret_cast<const uint2 *> (from) : make_uint2 (0, 0);
+  float scale = inside ? scales[row] : 0.0f;
+  uint2 low = codes_to_bf16 (codes.x), high = codes_to_bf16 (codes.y);
+  uint32_t pairs[4] = { low.x, low.y, high.x, high.y };
+#pragma unroll
+  for (int i = 0; i < 4; i++)
+    {
+      float2 x = __bfloat1622float2 (*reinterpret_cast<__nv_bfloat162 *> (&pairs[i]));
+      pairs[i] = pack_bf16 (x.x * scale, x.y * scale);
+    }
+  *reinterpret_cast<uint4 *> (to) = make_uint4 (pairs[0], pairs[1], pairs[2], pairs[3]);
+}
+
 __device__ __forceinline__ void
 copy_4 (void *to, const void *from, bool inside)
 {

@@ -113,9 +113,54 @@ rotate_head (pairs<N> &head, const float *cosine, const float *sine, float sign,
     }
 }
 
-template <typename T, int N>
+/* The factor of a head's codes from the greatest of its elements (as bits, so that a NaN counts as the greatest); `leader`
+ * writes their scale. */
+__device__ __forceinline__ float
+write_scale (float *scale, uint32_t most_bits, bool leader)
+{
+  const float greatest = 448.0f;
+  float most = __uint_as_float (most_bits);
+  if (leader)
+    *scale = most / greatest;
+  return most > 0 ? greatest / most : 0.0f;
+}
+
+__device__ __forceinline__ uint32_t
+size_bits (float x)
+{
+  return __float_as_uint (x) & 0x7fffffffu;
+}
+
+/* The warp's head into a row of the cache, which is `row` of the scales. */
+template <typename K, int N>
+__device__ __forceinline__ void
+store_cached (K *to, float *scales, int64_t row, pairs<N> &head, int half)
+{
+  if constexpr (is_coded<K>::value)
+    {
+      uint32_t most = 0;
+#pragma unroll
+      for (int j = 0; j < PAIRS / N; j++)
+#pragma unroll
+        for (int k = 0; k < N; k++)
+          most = max (most, max (size_bits (head.first[j][k]), size_bits (head.second[j][k])));
+      float factor = write_scale (scales + row, __reduce_max_sync (FULL_MASK, most), threadIdx.x % WARP == 0);
+#pragma unroll
+      for (int j = 0; j < PAIRS / N; j++)
+#pragma unroll
+        for (int k = 0; k < N; k++)
+          {
+            head.first[j][k] *= factor;
+            head.second[j][k] *= factor;
+          }
+    }
+  store_head (to + row * 2 * half, head, half);
+}
+
+template <typename T, typename K, int N>
 __global__ void
-qkv_forward (T *q, T *keys, T *values, const T *raw, dev_qkv qkv, dev_attention shape, dev_batch batch)
+qkv_forward (T *q, K *keys, K *values, float *key_scales, float *value_scales, const T *raw, dev_qkv qkv,
+             dev_attention shape, dev_batch batch)
 {
   int heads = shape.heads, groups = shape.groups, size = shape.head_size, half = size / 2;
   int all = heads + 2 * groups;
@@ -145,9 +190,9 @@ qkv_forward (T *q, T *keys, T *values, const T *raw, dev_qkv qkv, dev_attention 
   if (index < heads)
     store_head (q + ((int64_t) t * heads + index) * size, head, half);
   else if (index < heads + groups)
-    store_head (keys + (slot * groups + index - heads) * size, head, half);
+    store_cached (keys, key_scales, slot * groups + index - heads, head, half);
   else
-    store_head (values + (slot * groups + index - heads - groups) * size, head, half);
+    store_cached (values, value_scales, slot * groups + index - heads - groups, head, half);
 }
 
 /* Sums of the warps of a block, in their order; warp 0 gets them. */
@@ -292,9 +337,29 @@ rotate_wide (wide &x, const float *cosine, const float *sine, float sign)
     }
 }
 
-template <typename T>
+/* Scales the elements for the codes of a head, which `lanes` threads hold; all threads of the warp. */
+__device__ __forceinline__ void
+scale_wide (wide &x, float *scale, int lanes, bool leader)
+{
+  uint32_t most = 0;
+#pragma unroll
+  for (int k = 0; k < 8; k++)
+    most = max (most, max (size_bits (x.first[k]), size_bits (x.second[k])));
+  for (int offset = lanes / 2; offset; offset /= 2)
+    most = max (most, __shfl_xor_sync (FULL_MASK, most, offset));
+  float factor = write_scale (scale, most, leader);
+#pragma unroll
+  for (int k = 0; k < 8; k++)
+    {
+      x.first[k] *= factor;
+      x.second[k] *= factor;
+    }
+}
+
+template <typename T, typename K>
 __global__ void
-wide_forward (T *q, T *keys, T *values, const T *raw, dev_qkv qkv, dev_attention shape, dev_batch batch)
+wide_forward (T *q, K *keys, K *values, float *key_scales, float *value_scales, const T *raw, dev_qkv qkv,
+              dev_attention shape, dev_batch batch)
 {
   int heads = shape.heads, groups = shape.groups, size = shape.head_size, half = size / 2, lanes = half / 8;
   int all = heads + 2 * groups, i = threadIdx.x % lanes * 8;
@@ -328,20 +393,19 @@ wide_forward (T *q, T *keys, T *values, const T *raw, dev_qkv qkv, dev_attention
           x.second[k] *= other.second[k] * r;
         }
     }
-  if (!inside)
-    return;
   if (index < heads + groups)
     {
       int64_t position = batch.positions[t];
       rotate_wide (x, qkv.rope_cos + position * half + i, qkv.rope_sin + position * half + i, 1.0f);
     }
-  int64_t slot = batch.slots ? batch.slots[t] : t;
-  if (index < heads)
+  bool is_value = index >= heads + groups;
+  int64_t slot = batch.slots ? batch.slots[t] : t, row = slot * groups + max (index - heads, 0) % groups;
+  if (inside && index < heads)
     store_wide (q + ((int64_t) t * heads + index) * size + i, x, half);
-  else if (index < heads + groups)
-    store_wide (keys + (slot * groups + index - heads) * size + i, x, half);
-  else
-    store_wide (values + (slot * groups + index - heads - groups) * size + i, x, half);
+  if constexpr (is_coded<K>::value)
+    scale_wide (x, (is_value ? value_scales : key_scales) + row, lanes, inside && index >= heads && i == 0);
+  if (inside && index >= heads)
+    store_wide ((is_value ? values : keys) + row * size + i, x, half);
 }
 
 #define WIDE_THREADS 128
@@ -471,15 +535,18 @@ cuda_qkv_forward (struct dev_context *context, void *q, const struct dev_kv *kv,
   if (is_wide (shape))
     {
       int lanes = shape->head_size / 16;
-      WITH_TYPE (type, (cuda_launch (context, wide_forward<T>, ceil_div (tasks * lanes, WIDE_THREADS), WIDE_THREADS, 0, (T *) q,
-                                    (T *) kv->k, (T *) kv->v, (const T *) raw, *qkv, *shape, *batch)));
+      WITH_TYPE (type, WITH_CACHE (kv, T, (cuda_launch (context, wide_forward<T, K>, ceil_div (tasks * lanes, WIDE_THREADS),
+                                                        WIDE_THREADS, 0, (T *) q, (K *) kv->k, (K *) kv->v, kv->k_scales,
+                                                        kv->v_scales, (const T *) raw, *qkv, *shape, *batch))));
     }
   else if (shape->head_size % 4 == 0)
-    WITH_TYPE (type, (qkv_forward<T, 2><<<blocks, threads, 0, context->stream>>> (
-                         (T *) q, (T *) kv->k, (T *) kv->v, (const T *) raw, *qkv, *shape, *batch)));
+    WITH_TYPE (type, WITH_CACHE (kv, T, (qkv_forward<T, K, 2><<<blocks, threads, 0, context->stream>>> (
+                                            (T *) q, (K *) kv->k, (K *) kv->v, kv->k_scales, kv->v_scales,
+                                            (const T *) raw, *qkv, *shape, *batch))));
   else
-    WITH_TYPE (type, (qkv_forward<T, 1><<<blocks, threads, 0, context->stream>>> (
-                         (T *) q, (T *) kv->k, (T *) kv->v, (const T *) raw, *qkv, *shape, *batch)));
+    WITH_TYPE (type, WITH_CACHE (kv, T, (qkv_forward<T, K, 1><<<blocks, threads, 0, context->stream>>> (
+                                            (T *) q, (K *) kv->k, (K *) kv->v, kv->k_scales, kv->v_scales,
+                                            (const T *) raw, *qkv, *shape, *batch))));
   CUDA_LAUNCHED (context, "qkv_forward");
 }
 

@@ -4,6 +4,7 @@
  * thread, no tiles. Memory and copies are the CPU backend's. */
 
 #include "kernels/cpu/context.h"
+#include "kernels/e4m3.h"
 #include "kernels/philox.h"
 
 #include <math.h>   // defines: exp, log, sqrt
@@ -155,6 +156,16 @@ rotate (double *x, const struct dev_qkv *qkv, int position, double sign, int siz
     }
 }
 
+/* A head as e4m3 codes, with the scale that its greatest element asks for. */
+static void
+store_codes (void *codes, float *scales, size_t row, const double *x, int size)
+{
+  float head[256];
+  for (int d = 0; d < size; d++)
+    head[d] = (float) x[d];
+  scales[row] = e4m3_store ((uint8_t *) codes + row * size, head, size);
+}
+
 static void
 qkv_forward (struct dev_context *context, void *q, const struct dev_kv *kv, const void *raw,
              const struct dev_qkv *qkv, const struct dev_attention *shape, const struct dev_batch *batch,
@@ -175,6 +186,13 @@ qkv_forward (struct dev_context *context, void *q, const struct dev_kv *kv, cons
         if (index < heads + groups)
           rotate (x, qkv, batch->positions[t], 1, size);
         size_t slot = batch->slots ? (size_t) batch->slots[t] : (size_t) t;
+        if (index >= heads && kv->k_scales)
+          {
+            int of_values = index >= heads + groups;
+            size_t row = slot * groups + (index - heads) % groups;
+            store_codes (of_values ? kv->v : kv->k, of_values ? kv->v_scales : kv->k_scales, row, x, size);
+            continue;
+          }
         for (int d = 0; d < size; d++)
           if (index < heads)
             set (q, ((size_t) t * heads + index) * size + d, x[d], type);
@@ -237,6 +255,15 @@ key_row (const struct dev_batch *batch, int s, int j)
   return (size_t) page * batch->page_tokens + j % batch->page_tokens;
 }
 
+/* Element d of a row and group of the cache. */
+static double
+cached (const void *of, const float *scales, size_t row, int d, int size, enum dev_type type)
+{
+  if (!scales)
+    return get (of, row * size + d, type);
+  return (double) e4m3_to_float (((const uint8_t *) of)[row * size + d]) * scales[row];
+}
+
 /* Probabilities of query row t (head h) of sequence s over keys 0..hi-1; returns the log of their sum. */
 static double
 probabilities (double *p, const void *q, const struct dev_kv *kv, const struct dev_attention *shape,
@@ -246,10 +273,11 @@ probabilities (double *p, const void *q, const struct dev_kv *kv, const struct d
   double top = -INFINITY, sum = 0;
   for (int j = lo; j < hi; j++)
     {
-      size_t key = (key_row (batch, s, j) * shape->groups + g) * size;
+      size_t key = key_row (batch, s, j) * shape->groups + g;
       p[j] = 0;
       for (int d = 0; d < size; d++)
-        p[j] += get (q, ((size_t) t * shape->heads + h) * size + d, type) * get (kv->k, key + d, type);
+        p[j] += get (q, ((size_t) t * shape->heads + h) * size + d, type)
+                * cached (kv->k, kv->k_scales, key, d, size, type);
       p[j] *= shape->scale;
       if (shape->soft_cap > 0)
         p[j] = shape->soft_cap * tanh (p[j] / shape->soft_cap);
@@ -281,8 +309,8 @@ attention_forward (struct dev_context *context, void *out, float *lse, const voi
               double sum = 0;
               for (int j = lo; j < hi; j++)
                 sum += p[j]
-                       * get (kv->v,
-                              (key_row (batch, s, j) * shape->groups + h / per_group) * size + d, type);
+                       * cached (kv->v, kv->v_scales, key_row (batch, s, j) * shape->groups + h / per_group, d, size,
+                                 type);
               set (out, ((size_t) t * shape->heads + h) * size + d, sum, type);
             }
           if (lse)

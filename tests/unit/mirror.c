@@ -78,7 +78,7 @@ matrix (const struct dev_matrix *w)
 static struct dev_kv
 cache (const struct dev_kv *kv)
 {
-  return (struct dev_kv){ there (kv->k), there (kv->v) };
+  return (struct dev_kv){ there (kv->k), there (kv->v), there (kv->k_scales), there (kv->v_scales) };
 }
 
 static struct dev_qkv

@@ -13,6 +13,7 @@
 #include "engine/algo/sampling.h"
 #include "engine/model/device.h"
 #include "kernels/cpu/vector.h"
+#include "kernels/e4m3.h"
 #include "tests/unit/mirror.h"
 
 #define WORKSPACE (64 << 20)
@@ -363,6 +364,15 @@ check_qkv (Fixture *f)
   assert_near ("qkv_backward weights", sums, want_sums, width + 2 * size, DEV_F32, 1e-5);
 }
 
+/* A cache of codes: poisoned, for `rows` rows. */
+static struct dev_kv
+coded_cache (Fixture *f, const Layer *l, int rows)
+{
+  size_t heads = (size_t) rows * l->shape.groups;
+  return (struct dev_kv){ take (f, heads * l->shape.head_size), take (f, heads * l->shape.head_size),
+                          take (f, heads * sizeof (float)), take (f, heads * sizeof (float)) };
+}
+
 /* The same keys in pages: equal bits, whatever the page size. */
 static void
 check_paged (Fixture *f, const Layer *l, const void *contiguous)
@@ -372,8 +382,9 @@ check_paged (Fixture *f, const Layer *l, const void *contiguous)
   int pages = sequences * stride;
   size_t row = (size_t) l->shape.groups * l->shape.head_size;
   int32_t *table = take (f, pages * 4), *slots = take (f, l->batch.tokens * 4);
-  struct dev_kv kv = { output (f, (size_t) pages * page_tokens * row),
-                       output (f, (size_t) pages * page_tokens * row) };
+  struct dev_kv kv = l->kv.k_scales ? coded_cache (f, l, pages * page_tokens)
+                                    : (struct dev_kv){ output (f, (size_t) pages * page_tokens * row),
+                                                       output (f, (size_t) pages * page_tokens * row) };
   void *q = output (f, l->q_count), *out = output (f, l->q_count);
   for (int i = 0; i < pages; i++)
     table[i] = pages - 1 - i;
@@ -393,6 +404,24 @@ check_paged (Fixture *f, const Layer *l, const void *contiguous)
   assert_same (f, "attention over pages", out, contiguous, l->q_count);
 }
 
+/* `rows` rows of cache, the first n those of the layer from `first` on. */
+static struct dev_kv
+copied_cache (Fixture *f, const Layer *l, int rows, int first, int n)
+{
+  size_t row = (size_t) l->shape.groups * l->shape.head_size, size = l->kv.k_scales ? 1 : dev_type_size (f->type);
+  size_t scales = l->shape.groups * sizeof (float);
+  struct dev_kv kv = l->kv.k_scales ? coded_cache (f, l, rows)
+                                    : (struct dev_kv){ output (f, rows * row), output (f, rows * row) };
+  memcpy (kv.k, (char *) l->kv.k + first * row * size, n * row * size);
+  memcpy (kv.v, (char *) l->kv.v + first * row * size, n * row * size);
+  if (kv.k_scales)
+    {
+      memcpy (kv.k_scales, (char *) l->kv.k_scales + first * scales, n * scales);
+      memcpy (kv.v_scales, (char *) l->kv.v_scales + first * scales, n * scales);
+    }
+  return kv;
+}
+
 /* The last tokens of each sequence as a call of their own, as a decode step sees them: equal bits. */
 static void
 check_decode (Fixture *f, const Layer *l, const void *whole)
@@ -404,16 +433,12 @@ check_decode (Fixture *f, const Layer *l, const void *whole)
       {
         int first = l->batch.query_offsets[s + 1] - last;
         int32_t pages = (l->batch.contexts[s] + TILE - 1) / TILE, *offsets = take (f, 8), *table = take (f, pages * 4);
-        size_t row = (size_t) l->shape.groups * l->shape.head_size;
-        char *k = output (f, (size_t) pages * TILE * row), *v = output (f, (size_t) pages * TILE * row);
         void *out = output (f, (size_t) last * heads);
-        memcpy (k, (char *) l->kv.k + l->batch.query_offsets[s] * row * size, l->batch.contexts[s] * row * size);
-        memcpy (v, (char *) l->kv.v + l->batch.query_offsets[s] * row * size, l->batch.contexts[s] * row * size);
+        struct dev_kv kv = copied_cache (f, l, pages * TILE, l->batch.query_offsets[s], l->batch.contexts[s]);
         offsets[0] = 0;
         offsets[1] = last;
         for (int i = 0; i < pages; i++)
           table[i] = i;
-        struct dev_kv kv = { k, v };
         struct dev_batch batch = { .tokens = last,
                                    .sequences = 1,
                                    .max_context = l->batch.contexts[s],
@@ -941,6 +966,123 @@ check_large_attention (Fixture *f)
   check_attention_of (f, sizes[pick (f, 0, 3)], backend->gpu ? 160 : 70);
 }
 
+/* Every code stands for its value and comes from it; what lies between two goes to the nearer, or to the even one. */
+static void
+test_codes (void)
+{
+  for (int code = 0; code < 256; code++)
+    {
+      int exponent = code >> 3 & 15, mantissa = code & 7;
+      double size = exponent ? ldexp (1 + mantissa / 8.0, exponent - 7) : ldexp (mantissa / 8.0, -6);
+      float value = e4m3_to_float ((uint8_t) code);
+      if ((code & 0x7f) == 0x7f)
+        {
+          g_assert_true (isnan (value));
+          continue;
+        }
+      g_assert_cmpfloat (value, ==, (float) (code & 0x80 ? -size : size));
+      g_assert_cmpint (e4m3_from_float (value), ==, code);
+      if ((code & 0x7f) == 0x7e)
+        continue;
+      float next = e4m3_to_float ((uint8_t) (code + 1)), middle = (value + next) / 2;
+      g_assert_cmpint (e4m3_from_float (middle), ==, code & 1 ? code + 1 : code);
+      g_assert_cmpint (e4m3_from_float (middle + (value - next) / 64), ==, code);
+      g_assert_cmpint (e4m3_from_float (middle + (next - value) / 64), ==, code + 1);
+    }
+  g_assert_cmpint (e4m3_from_float (1e9f), ==, 0x7e);
+  g_assert_cmpint (e4m3_from_float (-INFINITY), ==, 0xfe);
+  g_assert_cmpint (e4m3_from_float (NAN) & 0x7f, ==, 0x7f);
+}
+
+/* What codes stand for, as floats; NULL scales: all 1. */
+static float *
+decoded (Fixture *f, const void *codes, const float *scales, size_t heads, int size)
+{
+  float *x = take (f, heads * size * sizeof (float));
+  for (size_t i = 0; i < heads * size; i++)
+    x[i] = e4m3_to_float (((const uint8_t *) codes)[i]) * (scales ? scales[i / size] : 1.0f);
+  return x;
+}
+
+/* The op's cache against the reference's, and attention over it, whole and in pages, against the reference over the same. */
+static void
+check_coded (Fixture *f)
+{
+  static const int sizes[] = { 2, 10, 16, 64, 80, 96, 128, 256 };
+  Layer l;
+  make_layer_of (f, &l, sizes[pick (f, 0, 7)], 70);
+  int tokens = l.batch.tokens, size = l.shape.head_size;
+  size_t heads = (size_t) tokens * l.shape.groups;
+  struct dev_kv want = coded_cache (f, &l, tokens);
+  l.kv = coded_cache (f, &l, tokens);
+  void *want_q = output (f, l.q_count), *out = output (f, l.q_count), *want_out = output (f, l.q_count);
+  f->ops->qkv_forward (f->context, l.q, &l.kv, l.raw, &l.qkv, &l.shape, &l.batch, f->type);
+  f->reference->qkv_forward (f->context, want_q, &want, l.raw, &l.qkv, &l.shape, &l.batch, f->type);
+  assert_near ("coded q", l.q, want_q, l.q_count, f->type, bound (f));
+  assert_near ("scales of keys", l.kv.k_scales, want.k_scales, heads, DEV_F32, 2e-6);
+  assert_near ("scales of values", l.kv.v_scales, want.v_scales, heads, DEV_F32, 2e-6);
+  assert_near ("coded keys", decoded (f, l.kv.k, l.kv.k_scales, heads, size),
+               decoded (f, want.k, want.k_scales, heads, size), l.kv_count, DEV_F32, 5e-3);
+  assert_near ("coded values", decoded (f, l.kv.v, l.kv.v_scales, heads, size),
+               decoded (f, want.v, want.v_scales, heads, size), l.kv_count, DEV_F32, 5e-3);
+  float *lse = take (f, (size_t) tokens * l.shape.heads * 4), *want_lse = take (f, (size_t) tokens * l.shape.heads * 4);
+  f->ops->attention_forward (f->context, out, lse, l.q, &l.kv, &l.shape, &l.batch, f->type);
+  f->reference->attention_forward (f->context, want_out, want_lse, l.q, &l.kv, &l.shape, &l.batch, f->type);
+  assert_near ("attention over codes", out, want_out, l.q_count, f->type, bound (f));
+  /* Keys as bf16 carry the rounding of their scaling. */
+  assert_near ("lse over codes", lse, want_lse, (size_t) tokens * l.shape.heads, DEV_F32, f->type == DEV_BF16 ? 2e-3 : 1e-5);
+  check_paged (f, &l, out);
+  check_decode (f, &l, out);
+}
+
+/* One key alone: what comes out are its values, code by code, in whichever way they are read. */
+static void
+test_code_values (void)
+{
+  for (int round = 0; round < 8; round++)
+    {
+      Fixture f;
+      Layer l;
+      int size = round / 4 ? 128 : 64, paged = round / 2 % 2, sequences = 256 / size;
+      fixture_init (&f, 3, round % 2 ? DEV_BF16 : DEV_F32);
+      memset (&l, 0, sizeof l);
+      l.shape = (struct dev_attention){ 1, 1, size, 0, 0.1f };
+      int rows = paged ? sequences * TILE : sequences;
+      struct dev_kv kv = coded_cache (&f, &l, rows);
+      int32_t *offsets = take (&f, (sequences + 1) * 4), *contexts = take (&f, sequences * 4);
+      int32_t *table = take (&f, sequences * 4), *positions = take (&f, sequences * 4);
+      memset (kv.k, 0, (size_t) rows * size);
+      for (int i = 0; i < rows; i++)
+        kv.k_scales[i] = kv.v_scales[i] = 1;
+      offsets[0] = 0;
+      for (int s = 0; s < sequences; s++)
+        {
+          offsets[s + 1] = s + 1;
+          contexts[s] = 1;
+          table[s] = s;
+          positions[s] = 0;
+          for (int d = 0; d < size; d++)
+            {
+              int code = s * size + d;
+              ((uint8_t *) kv.v)[(size_t) s * (paged ? TILE : 1) * size + d] = (uint8_t) ((code & 0x7f) == 0x7f ? 0 : code);
+            }
+        }
+      struct dev_batch batch = { .tokens = sequences, .sequences = sequences, .max_context = 1, .positions = positions,
+                                 .query_offsets = offsets, .contexts = contexts };
+      if (paged)
+        {
+          batch.block_table = table;
+          batch.table_stride = 1;
+          batch.page_tokens = TILE;
+        }
+      void *q = random_typed (&f, 256, 1), *out = output (&f, 256);
+      f.ops->attention_forward (f.context, out, NULL, q, &kv, &l.shape, &batch, f.type);
+      for (int code = 0; code < 256; code++)
+        g_assert_cmpfloat (at (out, code, f.type), ==, (code & 0x7f) == 0x7f ? 0 : e4m3_to_float ((uint8_t) code));
+      fixture_clear (&f);
+    }
+}
+
 /* Whole sequences by the library whatever the time it takes: right, and nothing written behind the rows. */
 static void
 check_library_attention (Fixture *f, int size, int longest)
@@ -1085,6 +1227,9 @@ main (int argc, char **argv)
     { "qkv", check_qkv },
     { "attention", check_attention },
     { "large-attention", check_large_attention },
+    { "coded-cache", check_coded },
+    { "codes", NULL, test_codes, .cpu_only = TRUE },
+    { "code-values", NULL, test_code_values },
     { "norm-product", check_norm_product },
     { "norm-qkv", check_norm_qkv },
     { "few-rows", check_few_rows },
