@@ -16,7 +16,8 @@ limit_seconds (const PlumbBench *b, const PlumbBenchOptions *o)
   const PlumbModelConfig *c = b->model->config;
   double size = dev_type_size (o->type), rows = o->requests;
   double prefill = 2 * b->blocks * o->prompt * rows / b->limits.products;
-  double key = 2.0 * c->layers * c->groups * c->head_size * size, decode = 0;
+  double key = 2.0 * c->layers * c->groups * (o->kv_codes ? c->head_size + sizeof (float) : c->head_size * size);
+  double decode = 0;
   for (int step = 1; step < o->new_tokens; step++)
     decode += MAX (size * (b->blocks + b->head) / b->limits.bandwidth,
                    2 * (b->blocks + b->head) * rows / b->limits.products)
@@ -132,7 +133,7 @@ plumb_bench_rollout (const PlumbBenchOptions *o, GError **error)
   if (!plumb_bench_open (&bench, o, o->prompt + longest, error))
     return FALSE;
   PlumbRolloutPlan plan = { .max_running = o->requests, .max_prompt = o->prompt, .max_new_tokens = longest,
-                            .prefill_tokens = bench.device->asynchronous ? 8192 : 0 };
+                            .prefill_tokens = bench.device->asynchronous ? 8192 : 0, .kv_codes = o->kv_codes };
   g_autoptr (PlumbRollout) rollout = plumb_rollout_new (bench.model, &plan, error);
   if (rollout && o->spread > 0)
     return bench_spread (rollout, o, bench.model->config->vocabulary, error);

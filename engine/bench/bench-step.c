@@ -184,7 +184,7 @@ plumb_bench_step (const PlumbBenchOptions *o, GError **error)
     return FALSE;
   PlumbRolloutPlan plan = { .max_running = o->requests * o->samples, .max_prompt = o->prompt,
                             .max_new_tokens = o->new_tokens,
-                            .prefill_tokens = s.bench.device->asynchronous ? 8192 : 0 };
+                            .prefill_tokens = s.bench.device->asynchronous ? 8192 : 0, .kv_codes = o->kv_codes };
   s.rollout = plumb_rollout_new (s.bench.model, &plan, error);
   s.trainer = s.rollout ? plumb_trainer_new (s.bench.model, &optimizer, MAX (MICRO_BATCH, length), error) : NULL;
   if (!s.trainer)

@@ -18,6 +18,7 @@ typedef struct
   int sequences, length;            /* of train */
   PlumbRecompute recompute;         /* of train and step */
   gboolean offload;
+  gboolean kv_codes;                /* of rollout and step: an fp8 cache */
 } PlumbBenchOptions;
 
 /* What this machine can do, measured: the limits that shares refer to. */

@@ -73,6 +73,7 @@ struct _PlumbRollout
   gsize cache_bytes;
   gboolean asleep;
   gsize page_bytes;  /* of k or of v of one layer */
+  gsize scale_bytes; /* of the scales of such a page; 0: the cache has none */
   PlumbSampling sampling;
   gint32 *stop;
   GQueue waiting;    /* of Prompt */
@@ -160,14 +161,28 @@ buffer_plan (const PlumbModelConfig *config, const PlumbRolloutPlan *plan)
 static gsize
 page_bytes (const PlumbModelConfig *config, enum dev_type type, const PlumbRolloutPlan *plan)
 {
-  return (gsize) plan->page_tokens * config->groups * config->head_size * dev_type_size (type);
+  return (gsize) plan->page_tokens * config->groups * config->head_size * (plan->kv_codes ? 1 : dev_type_size (type));
+}
+
+static gsize
+scale_bytes (const PlumbModelConfig *config, const PlumbRolloutPlan *plan)
+{
+  return plan->kv_codes ? (gsize) plan->page_tokens * config->groups * sizeof (float) : 0;
+}
+
+gsize
+plumb_rollout_page_bytes (const PlumbModelConfig *config, enum dev_type type, const PlumbRolloutPlan *plan)
+{
+  return 2 * (gsize) config->layers * (page_bytes (config, type, plan) + scale_bytes (config, plan));
 }
 
 static gsize
 cache_bytes (const PlumbModelConfig *config, enum dev_type type, const PlumbRolloutPlan *plan)
 {
   /* One page more than are given out: rows that only fill a recorded size write there. */
-  return 2 * (gsize) config->layers * dev_align (page_bytes (config, type, plan) * (plan->pages + 1));
+  gsize pages = plan->pages + 1;
+  return 2 * (gsize) config->layers
+         * (dev_align (page_bytes (config, type, plan) * pages) + dev_align (scale_bytes (config, plan) * pages));
 }
 
 gsize
@@ -218,6 +233,25 @@ drop_recordings (PlumbRollout *self)
     }
 }
 
+static void
+deal_cache (PlumbRollout *self)
+{
+  PlumbCutter cutter = { self->model->device->ops->arena_base (self->cache), 0 };
+  int layers = self->model->config->layers;
+  gsize pages = self->plan.pages + 1;
+  self->kv = g_new0 (struct dev_kv, layers);
+  for (int i = 0; i < layers; i++)
+    {
+      self->kv[i].k = plumb_cut (&cutter, self->page_bytes * pages);
+      self->kv[i].v = plumb_cut (&cutter, self->page_bytes * pages);
+      if (self->scale_bytes > 0)
+        {
+          self->kv[i].k_scales = plumb_cut (&cutter, self->scale_bytes * pages);
+          self->kv[i].v_scales = plumb_cut (&cutter, self->scale_bytes * pages);
+        }
+    }
+}
+
 PlumbRollout *
 plumb_rollout_new (PlumbModel *model, const PlumbRolloutPlan *plan, GError **error)
 {
@@ -239,17 +273,12 @@ plumb_rollout_new (PlumbModel *model, const PlumbRolloutPlan *plan, GError **err
     }
   self->pages = plumb_kv_pages_new (self->plan.pages);
   self->page_bytes = page_bytes (config, model->type, &self->plan);
+  self->scale_bytes = scale_bytes (config, &self->plan);
   self->cache_bytes = cache_bytes (config, model->type, &self->plan);
   self->cache = plumb_device_allocate (model->device, self->cache_bytes, "the KV cache", error);
   if (!self->cache)
     return NULL;
-  PlumbCutter cutter = { model->device->ops->arena_base (self->cache), 0 };
-  self->kv = g_new0 (struct dev_kv, config->layers);
-  for (int i = 0; i < config->layers; i++)
-    {
-      self->kv[i].k = plumb_cut (&cutter, self->page_bytes * (self->plan.pages + 1));
-      self->kv[i].v = plumb_cut (&cutter, self->page_bytes * (self->plan.pages + 1));
-    }
+  deal_cache (self);
   PlumbBufferPlan buffers = buffer_plan (config, &self->plan);
   self->buffers = plumb_buffers_new (model, &buffers, error);
   if (!self->buffers || !make_flights (self, error))
@@ -620,12 +649,16 @@ static void
 copy_page (PlumbRollout *self, int to, int from)
 {
   const struct dev_ops *ops = self->model->device->ops;
-  gsize bytes = self->page_bytes;
   for (int i = 0; i < self->model->config->layers; i++)
     {
-      char *k = self->kv[i].k, *v = self->kv[i].v;
-      ops->copy (self->model->device->context, k + to * bytes, k + from * bytes, bytes);
-      ops->copy (self->model->device->context, v + to * bytes, v + from * bytes, bytes);
+      const struct dev_kv *kv = &self->kv[i];
+      void *const parts[] = { kv->k, kv->v, kv->k_scales, kv->v_scales };
+      for (int part = 0; part < 4 && parts[part]; part++)
+        {
+          gsize bytes = part < 2 ? self->page_bytes : self->scale_bytes;
+          char *at = parts[part];
+          ops->copy (self->model->device->context, at + to * bytes, at + from * bytes, bytes);
+        }
     }
 }
 

@@ -21,6 +21,7 @@ typedef struct
   int max_prompt;        /* longest prompt, tokens */
   int max_new_tokens;    /* at most */
   int prefill_tokens;    /* prompt tokens of one pass; 0: automatic */
+  int kv_codes;          /* whether the cache holds e4m3 codes, a byte each, with a scale per token and group */
 } PlumbRolloutPlan;
 
 /* How tokens are chosen; may differ from one generation to the next. */
@@ -72,6 +73,8 @@ typedef struct _PlumbRollout PlumbRollout;
 
 /* Completes the plan's automatic values for a model. */
 void plumb_rollout_plan_complete (PlumbRolloutPlan *plan, const PlumbModelConfig *config);
+/* Bytes of a page of the cache, of all layers. */
+gsize plumb_rollout_page_bytes (const PlumbModelConfig *config, enum dev_type type, const PlumbRolloutPlan *plan);
 gsize plumb_rollout_bytes (const PlumbModelConfig *config, enum dev_type type,
                            const PlumbRolloutPlan *plan);
 

@@ -402,8 +402,7 @@ cache_pages (PlumbSpec *spec, const PlumbModelConfig *config, const PlumbWorkerS
                                                                 : plumb_spec_get_real (spec, "rollout.kv_memory");
   if (share <= 0)
     return 0;
-  double page = 2.0 * settings->rollout.page_tokens * config->groups * config->head_size * config->layers
-                * (double) dev_type_size (settings->type);
+  double page = (double) plumb_rollout_page_bytes (config, settings->type, &settings->rollout);
   return (int) CLAMP (share * (double) memory_available / page, 1, 1 << 30);
 }
 
@@ -530,6 +529,7 @@ plumb_run_make_settings (PlumbWorkerSettings *s, const PlumbRunInputs *in, const
   int new_tokens = (int) plumb_spec_get_integer (spec, "rollout.max_new_tokens");
   s->rollout.max_running = (int) plumb_spec_get_integer (spec, "rollout.max_running");
   s->rollout.page_tokens = (int) plumb_spec_get_integer (spec, "rollout.page_tokens");
+  s->rollout.kv_codes = g_strcmp0 (plumb_spec_get_text (spec, "rollout.kv_type"), "fp8") == 0;
   if (s->rollout.page_tokens % DEV_KEY_TILE != 0)
     {
       g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,

@@ -31,7 +31,7 @@ typedef struct
   double *real;
 } Number;
 
-#define N_NUMBERS 27
+#define N_NUMBERS 28
 
 static void
 list_numbers (PlumbWorkerSettings *s, int *type, int *recompute, Number numbers[N_NUMBERS])
@@ -59,6 +59,7 @@ list_numbers (PlumbWorkerSettings *s, int *type, int *recompute, Number numbers[
     { "max-prompt", &s->rollout.max_prompt, NULL },
     { "max-new-tokens", &s->rollout.max_new_tokens, NULL },
     { "prefill-tokens", &s->rollout.prefill_tokens, NULL },
+    { "kv-codes", &s->rollout.kv_codes, NULL },
     { "beta1", NULL, &s->trainer.beta1 },
     { "beta2", NULL, &s->trainer.beta2 },
     { "epsilon", NULL, &s->trainer.epsilon },

@@ -218,14 +218,12 @@ test_padded_vocabulary (Fixture *f, gconstpointer data)
   g_assert_cmpfloat_with_epsilon (sum, 1, 1e-5);
 }
 
-/* The same completions to the last bit, whatever rides along, in whichever pages. */
+/* The same completions to the last bit, whatever rides along, in whichever pages, of codes or not. */
 static void
-test_batches (Fixture *f, gconstpointer data)
+check_batches (Fixture *f, int kv_codes)
 {
-  if (!f->model)
-    return;
   static const int backwards[] = { 4, 3, 2, 1, 0 };
-  const PlumbRolloutPlan plans[] = {
+  PlumbRolloutPlan plans[] = {
     { .max_running = 64, .max_prompt = 65, .max_new_tokens = 40 },
     { .max_running = 1, .max_prompt = 65, .max_new_tokens = 40, .page_tokens = 16 },
     { .max_running = 3, .max_prompt = 65, .max_new_tokens = 40, .page_tokens = 16, .prefill_tokens = 8 },
@@ -234,6 +232,8 @@ test_batches (Fixture *f, gconstpointer data)
     { .max_running = 3, .max_prompt = 65, .max_new_tokens = 40, .page_tokens = 16, .pages = 14 },
   };
   PlumbRolloutStatistics statistics;
+  for (gsize i = 0; i < G_N_ELEMENTS (plans); i++)
+    plans[i].kv_codes = kv_codes;
   g_autofree char *first = generate (f, &plans[0], NULL, &statistics);
   g_assert_nonnull (strstr (first, "stop"));
   g_assert_nonnull (strstr (first, "length"));
@@ -246,6 +246,53 @@ test_batches (Fixture *f, gconstpointer data)
       g_assert_cmpfloat (statistics.kv_used, >, 0);
       g_assert_cmpfloat (statistics.kv_used, <=, 1);
     }
+}
+
+static void
+test_batches (Fixture *f, gconstpointer data)
+{
+  if (f->model)
+    check_batches (f, FALSE);
+}
+
+/* Log-probs of the first tokens, up to where two generations part; the mean distance. */
+static double
+first_distance (const char *a, const char *b, int *agreed)
+{
+  g_auto (GStrv) left = g_strsplit (a, "\n", -1), right = g_strsplit (b, "\n", -1);
+  double sum = 0;
+  *agreed = 0;
+  for (int i = 0; left[i] && right[i]; i++)
+    {
+      g_auto (GStrv) x = g_strsplit (left[i], " ", -1), y = g_strsplit (right[i], " ", -1);
+      for (int t = 0; x[t] && y[t] && atoi (x[t]) == atoi (y[t]) && strchr (x[t], ':') && strchr (y[t], ':'); t++, ++*agreed)
+        sum += fabs (g_ascii_strtod (strchr (x[t], ':') + 1, NULL) - g_ascii_strtod (strchr (y[t], ':') + 1, NULL));
+    }
+  return sum / MAX (*agreed, 1);
+}
+
+/* An fp8 cache takes less memory, gives the same whatever rides along, and log-probs near those without it. */
+static void
+test_coded_cache (Fixture *f, gconstpointer data)
+{
+  if (!f->model)
+    return;
+  PlumbRolloutPlan plan = { .max_running = 64, .page_tokens = 16, .max_prompt = 65, .max_new_tokens = 40 }, coded = plan;
+  PlumbRolloutStatistics statistics;
+  int agreed = 0;
+  coded.kv_codes = TRUE;
+  gsize bytes = plumb_rollout_page_bytes (f->model->config, f->model->type, &plan);
+  gsize fewer = plumb_rollout_page_bytes (f->model->config, f->model->type, &coded);
+  int size = f->model->config->head_size;
+  g_assert_cmpuint (fewer * size * dev_type_size (f->model->type), ==, bytes * (size + sizeof (float)));
+  check_batches (f, TRUE);
+  g_autofree char *exact = generate (f, &plan, NULL, &statistics);
+  g_autofree char *near = generate (f, &coded, NULL, &statistics);
+  double distance = first_distance (exact, near, &agreed);
+  g_test_message ("%d tokens agree, log-probs %g apart", agreed, distance);
+  g_assert_cmpint (agreed, >, PROMPTS * SAMPLES);
+  g_assert_cmpfloat (distance, >, 0);
+  g_assert_cmpfloat (distance, <, 0.02);
 }
 
 /* The same rollout serves again and again: no page is lost, and the seed decides. */
@@ -472,6 +519,7 @@ main (int argc, char **argv)
   while (0)
       ADD ("padded-vocabulary", test_padded_vocabulary);
       ADD ("batches", test_batches);
+      ADD ("coded-cache", test_coded_cache);
       ADD ("again", test_again);
       ADD ("limits", test_limits);
       ADD ("own-limits", test_own_limits);
