@@ -405,7 +405,7 @@ serves (const struct dev_context *context, const struct dev_attention *shape, co
 {
   return !context->deterministic && !context->recording && !batch->block_table && !batch->slots
          && (shape->head_size == 64 || shape->head_size == 128) && batch->max_context >= LEAST_CONTEXT
-         && shape->soft_cap <= 0 && (shape->window == 0 || shape->window >= batch->max_context) && shape->soft_cap == 0
+         && (shape->window == 0 || shape->window >= batch->max_context) && shape->soft_cap == 0
          && (int64_t) batch->tokens * shape->heads * shape->head_size <= INT32_MAX;
 }
 

@@ -1090,6 +1090,7 @@ check_library_attention (Fixture *f, int size, int longest)
   Layer l;
   make_layer_of (f, &l, size, longest);
   l.shape.window = 0;
+  l.shape.soft_cap = 0;
   size_t rows = (size_t) l.batch.tokens * l.shape.heads, guard = (size_t) 128 * l.shape.heads * size;
   float *lse = take (f, (rows + 128) * 4), *want_lse = take (f, rows * 4);
   void *out = output (f, l.q_count + guard), *want = output (f, l.q_count), *dout = random_typed (f, l.q_count, 1);
