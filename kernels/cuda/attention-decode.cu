@@ -3,7 +3,7 @@
 /* Attention of decoded tokens over the paged cache: one query row per sequence. The query heads of a group are the rows
  * of one tensor-core tile, so that keys are read once for all of them. A block takes a range of
  * the keys (split); its warps take tiles of 16 keys in turn, each with copies of its own in flight. Where the cache holds codes they
- * are copied as such and become bf16 just before their product; the scales of keys factor scores, those of values weights. */
+ * are copied as such and become bf16 in registers; the scales of keys factor scores, those of values weights. */
 
 #include "kernels/cuda/mma.cuh"
 #include "kernels/cuda/soft-cap.cuh"
@@ -18,16 +18,31 @@
 #define MOST_SPLITS 64
 #define SPLIT_TILES 4 // tiles of a split at least: one a warp
 
+/* Bytes from a row of codes to the next: four rows lie in different banks. */
+template <int D> struct coded_row
+{
+  static constexpr int stride = D % 128 == 96 ? D : D + 32;
+};
+
 template <int D, typename K> struct decode_layout
 {
   static constexpr bool coded = is_coded<K>::value;
-  static constexpr int stages = coded ? 4 : D > 128 ? 2 : 3;
-  static constexpr int tile = TILE * tile_row<D>::stride; // elements of one tile of keys or values as bf16
-  /* Bytes of a copy: keys, values, and of codes the scales of both. */
-  static constexpr int copy = coded ? 2 * TILE * D + 2 * TILE * (int) sizeof (float) : 2 * tile * (int) sizeof (bf16);
-  static constexpr int unpacked = coded ? 2 * tile * (int) sizeof (bf16) : 0;
-  static constexpr int warp = stages * copy + unpacked; // bytes of a warp
+  static constexpr int stages = D > 128 && !coded ? 2 : 3;
+  static constexpr int tile = TILE * (coded ? coded_row<D>::stride : tile_row<D>::stride * (int) sizeof (bf16)); // bytes
+  static constexpr int copy = 2 * tile + (coded ? 2 * TILE * (int) sizeof (float) : 0); // keys, values, scales of both
+  static constexpr int warp = stages * copy;
   static constexpr int bytes = WARPS * warp;
+};
+
+/* How a tile lies in shared memory: codes as bytes. */
+template <typename K> struct tile_element
+{
+  typedef bf16 type;
+};
+
+template <> struct tile_element<e4m3>
+{
+  typedef char type;
 };
 
 /* The cache of a layer. */
@@ -60,7 +75,7 @@ load_tile (char *to, const decode_cache<bf16> &cache, const dev_batch &batch, in
       int r = i / chunks, c = i % chunks * 8;
       bool inside = j + r < hi;
       int64_t at = ((row + (inside ? r : 0)) * cache.groups + group) * D + c;
-      bf16 *place = (bf16 *) to + r * tile_row<D>::stride + c;
+      char *place = to + (r * tile_row<D>::stride + c) * sizeof (bf16);
       copy_16 (place, cache.keys + at, inside);
       copy_16 (place + decode_layout<D, bf16>::tile, cache.values + at, inside);
     }
@@ -80,32 +95,13 @@ load_tile (char *to, const decode_cache<e4m3> &cache, const dev_batch &batch, in
       int r = i / chunks, c = i % chunks * 16;
       bool inside = j + r < hi;
       int64_t at = ((row + (inside ? r : 0)) * cache.groups + group) * D + c;
-      copy_16 (to + r * D + c, cache.keys + at, inside);
-      copy_16 (to + TILE * D + r * D + c, cache.values + at, inside);
+      char *place = to + r * coded_row<D>::stride + c;
+      copy_16 (place, cache.keys + at, inside);
+      copy_16 (place + decode_layout<D, e4m3>::tile, cache.values + at, inside);
     }
   bool inside = j + lane % TILE < hi;
   int64_t at = (row + (inside ? lane % TILE : 0)) * cache.groups + group;
-  copy_4 (to + 2 * TILE * D + lane * sizeof (float), (lane < TILE ? cache.key_scales : cache.value_scales) + at, inside);
-}
-
-/* Codes of a copy as tiles of bf16. */
-template <int D>
-__device__ __forceinline__ void
-unpack_tile (bf16 *to, const char *from)
-{
-  constexpr int chunks = D / 16;
-#pragma unroll
-  for (int i = threadIdx.x % WARP; i < 2 * TILE * chunks; i += WARP)
-    {
-      int r = i / chunks, c = i % chunks * 16;
-      uint4 codes = *(const uint4 *) (from + r * D + c);
-      uint2 a = codes_to_bf16 (codes.x), b = codes_to_bf16 (codes.y);
-      uint2 e = codes_to_bf16 (codes.z), f = codes_to_bf16 (codes.w);
-      uint4 *place = (uint4 *) (to + r * tile_row<D>::stride + c);
-      place[0] = make_uint4 (a.x, a.y, b.x, b.y);
-      place[1] = make_uint4 (e.x, e.y, f.x, f.y);
-    }
-  __syncwarp ();
+  copy_4 (to + 2 * decode_layout<D, e4m3>::tile + lane * sizeof (float), (lane < TILE ? cache.key_scales : cache.value_scales) + at, inside);
 }
 
 /* State of a warp: results of 16 rows (heads). */
@@ -115,14 +111,12 @@ template <int D> struct decode_rows
   float top[2], sum[2];
 };
 
-/* `scales` are those of the tile's keys and values, or NULL. */
+/* Scores of the tile's keys: neighbouring columns c, c + 1 of two times eight keys. */
 template <int D>
 __device__ __forceinline__ void
-take_tile (decode_rows<D> &own, const uint32_t (&query)[D / 16][4], const bf16 *keys, const float *scales, int tile, int lo,
-           int hi, float scale, const dev_attention &shape)
+multiply_keys (float (&scores)[2][4], const uint32_t (&query)[D / 16][4], const bf16 *keys)
 {
-  float scores[2][4] = { { 0, 0, 0, 0 }, { 0, 0, 0, 0 } };
-  uint32_t a[4], b[4];
+  uint32_t b[4];
 #pragma unroll
   for (int k = 0; k < D / 16; k++)
     {
@@ -130,13 +124,79 @@ take_tile (decode_rows<D> &own, const uint32_t (&query)[D / 16][4], const bf16 *
       mma (scores[0], query[k], b[0], b[1]);
       mma (scores[1], query[k], b[2], b[3]);
     }
-  int c = tile * TILE + threadIdx.x % 4 * 2;
+}
+
+template <int D>
+__device__ __forceinline__ void
+multiply_values (decode_rows<D> &own, const uint32_t (&weights)[4], const bf16 *values)
+{
+  uint32_t b[4];
+#pragma unroll
+  for (int n = 0; n < D / 8; n += 2)
+    {
+      load_b_transposed<D> (b, values, 0, n * 8);
+      mma (own.result[n], weights, b[0], b[1]);
+      mma (own.result[n + 1], weights, b[2], b[3]);
+    }
+}
+
+/* The same from codes. The elements of a head may come in any order if those of the query do: a lane takes eight neighbouring
+ * codes of a key for two steps of the product, so that they need not pass through shared memory again. */
+template <int D>
+__device__ __forceinline__ void
+multiply_keys (float (&scores)[2][4], const uint32_t (&query)[D / 16][4], const char *keys)
+{
+  int lane = threadIdx.x % WARP;
+#pragma unroll
+  for (int n = 0; n < 2; n++)
+#pragma unroll
+    for (int k = 0; k < D / 16; k += 2)
+      {
+        uint2 codes = *(const uint2 *) (keys + (n * 8 + lane / 4) * coded_row<D>::stride + k * 16 + lane % 4 * 8);
+        uint2 first = codes_to_bf16 (codes.x), second = codes_to_bf16 (codes.y);
+        mma (scores[n], query[k], first.x, first.y);
+        mma (scores[n], query[k + 1], second.x, second.y);
+      }
+}
+
+/* Column j of result n is element j D / 8 + n: a lane takes neighbouring codes of the four values that it multiplies. */
+template <int D>
+__device__ __forceinline__ void
+multiply_values (decode_rows<D> &own, const uint32_t (&weights)[4], const char *values)
+{
+  constexpr int stride = coded_row<D>::stride, words = D / 8 % 16 == 0 ? 4 : D / 8 % 8 == 0 ? 2 : 1;
+  int lane = threadIdx.x % WARP;
+  const char *from = values + lane % 4 * 2 * stride + lane / 4 * (D / 8);
+#pragma unroll
+  for (int first = 0; first < D / 8; first += words * 4)
+    {
+      pack<uint32_t, words> rows[4];
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        rows[i] = *(const pack<uint32_t, words> *) (from + (i / 2 * 8 + i % 2) * stride + first);
+#pragma unroll
+      for (int w = 0; w < words; w++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+          mma (own.result[first + w * 4 + i], weights, pair_of_codes (rows[0].x[w], rows[1].x[w], i),
+               pair_of_codes (rows[2].x[w], rows[3].x[w], i));
+    }
+}
+
+/* Turns a tile's scores into weights (factored by the scales of its values, where there are scales), and rescales what was summed
+ * before. */
+template <int D>
+__device__ __forceinline__ void
+weigh (uint32_t (&weights)[4], float (&scores)[2][4], decode_rows<D> &own, const float *scales, int tile, int lo, int hi,
+       float scale, const dev_attention &shape)
+{
+  int c = threadIdx.x % 4 * 2;
   if (scales)
 #pragma unroll
     for (int n = 0; n < 2; n++)
 #pragma unroll
       for (int i = 0; i < 4; i++)
-        scores[n][i] *= scales[c - tile * TILE + n * 8 + i % 2];
+        scores[n][i] *= scales[c + n * 8 + i % 2];
   if (shape.soft_cap > 0)
     cap_scores (scores, shape);
 #pragma unroll
@@ -144,7 +204,7 @@ take_tile (decode_rows<D> &own, const uint32_t (&query)[D / 16][4], const bf16 *
 #pragma unroll
     for (int i = 0; i < 4; i++)
       {
-        int j = c + n * 8 + i % 2;
+        int j = tile * TILE + c + n * 8 + i % 2;
         if (j < lo || j >= hi)
           scores[n][i] = -INFINITY;
       }
@@ -180,19 +240,12 @@ take_tile (decode_rows<D> &own, const uint32_t (&query)[D / 16][4], const bf16 *
     for (int n = 0; n < 2; n++)
 #pragma unroll
       for (int i = 0; i < 4; i++)
-        scores[n][i] *= scales[TILE + c - tile * TILE + n * 8 + i % 2];
-  c_to_a (a, scores[0], scores[1]);
-#pragma unroll
-  for (int n = 0; n < D / 8; n += 2)
-    {
-      load_b_transposed<D> (b, keys + TILE * tile_row<D>::stride, 0, n * 8);
-      mma (own.result[n], a, b[0], b[1]);
-      mma (own.result[n + 1], a, b[2], b[3]);
-    }
+        scores[n][i] *= scales[TILE + c + n * 8 + i % 2];
+  c_to_a (weights, scores[0], scores[1]);
 }
 
-/* Query heads of the group as fragments a; rows beyond `valid` are zeros. */
-template <int D>
+/* Query heads of the group as fragments a, their elements in the order of the keys'; rows beyond `valid` are zeros. */
+template <int D, bool coded>
 __device__ __forceinline__ void
 load_queries (uint32_t (&query)[D / 16][4], const bf16 *q, int valid)
 {
@@ -202,7 +255,8 @@ load_queries (uint32_t (&query)[D / 16][4], const bf16 *q, int valid)
 #pragma unroll
     for (int i = 0; i < 4; i++)
       {
-        int row = r + i % 2 * 8, column = k * 16 + c + i / 2 * 8;
+        int row = r + i % 2 * 8;
+        int column = coded ? k / 2 * 32 + c * 4 + k % 2 * 4 + i / 2 * 2 : k * 16 + c + i / 2 * 8;
         query[k][i] = row < valid ? *(const uint32_t *) (q + (int64_t) row * D + column) : 0u;
       }
 }
@@ -224,7 +278,7 @@ struct decode_output
 };
 
 /* Merges the warps' results, in their order. */
-template <int D>
+template <int D, bool coded>
 __device__ __forceinline__ void
 finish_block (decode_rows<D> &own, float *shared, const decode_output &o, int64_t first_row, int valid, int split,
               float scale)
@@ -239,8 +293,8 @@ finish_block (decode_rows<D> &own, float *shared, const decode_output &o, int64_
 #pragma unroll
       for (int n = 0; n < D / 8; n++)
         {
-          row[n * 8 + c] = own.result[n][2 * half];
-          row[n * 8 + c + 1] = own.result[n][2 * half + 1];
+          row[coded ? c * (D / 8) + n : n * 8 + c] = own.result[n][2 * half];
+          row[coded ? (c + 1) * (D / 8) + n : n * 8 + c + 1] = own.result[n][2 * half + 1];
         }
       if (c == 0)
         {
@@ -425,6 +479,7 @@ __global__ void __launch_bounds__ (THREADS)
 tensor_decode (decode_output o, const bf16 *q, decode_cache<K> cache, dev_attention shape, dev_batch batch)
 {
   typedef decode_layout<D, K> layout;
+  typedef typename tile_element<K>::type element;
   extern __shared__ __align__ (16) char shared[];
   int s = blockIdx.x, per_group = shape.heads / shape.groups, chunks = (per_group + 15) / 16;
   int group = blockIdx.y / chunks, head = group * per_group + blockIdx.y % chunks * 16, split = blockIdx.z;
@@ -451,7 +506,6 @@ tensor_decode (decode_output o, const bf16 *q, decode_cache<K> cache, dev_attent
   own.sum[0] = own.sum[1] = 0;
   constexpr int stages = layout::stages;
   char *copies = shared + warp * layout::warp;
-  bf16 *unpacked = (bf16 *) (copies + stages * layout::copy);
   /* The sizes of the pass and all keys but the newest are there before the kernel before this one ends: those of earlier
    * passes were written long ago. */
 #pragma unroll
@@ -459,7 +513,7 @@ tensor_decode (decode_output o, const bf16 *q, decode_cache<K> cache, dev_attent
     if (from + i * WARPS < min (to, last - 1))
       load_tile<D> (copies + i * layout::copy, cache, batch, s, from + i * WARPS, hi, group);
   wait_for_inputs ();
-  load_queries<D> (query, q + ((int64_t) t * shape.heads + head) * D, valid);
+  load_queries<D, layout::coded> (query, q + ((int64_t) t * shape.heads + head) * D, valid);
 #pragma unroll
   for (int i = 0; i < stages - 1; i++)
     {
@@ -477,18 +531,19 @@ tensor_decode (decode_output o, const bf16 *q, decode_cache<K> cache, dev_attent
       copy_wait<stages - 1> ();
       __syncwarp ();
       const char *copied = copies + stage * layout::copy;
-      if constexpr (layout::coded)
-        {
-          unpack_tile<D> (unpacked, copied);
-          take_tile<D> (own, query, unpacked, (const float *) (copied + 2 * TILE * D), tile, lo, hi, scale, shape);
-        }
-      else
-        take_tile<D> (own, query, (const bf16 *) copied, NULL, tile, lo, hi, scale, shape);
+      const element *key_tile = (const element *) copied;
+      const element *value_tile = (const element *) (copied + layout::tile);
+      float scores[2][4] = { { 0, 0, 0, 0 }, { 0, 0, 0, 0 } };
+      uint32_t weights[4];
+      multiply_keys<D> (scores, query, key_tile);
+      weigh<D> (weights, scores, own, layout::coded ? (const float *) (copied + 2 * layout::tile) : NULL, tile, lo, hi, scale,
+                shape);
+      multiply_values<D> (own, weights, value_tile);
       __syncwarp ();
       stage = (stage + 1) % stages;
     }
   copy_wait<0> ();
-  finish_block<D> (own, (float *) shared, o, (int64_t) t * shape.heads + head, valid, split, scale);
+  finish_block<D, layout::coded> (own, (float *) shared, o, (int64_t) t * shape.heads + head, valid, split, scale);
   if (o.tickets)
     merge_if_last<D> (o, (int64_t) t * shape.heads + head, valid, scale);
 }

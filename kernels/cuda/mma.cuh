@@ -100,22 +100,31 @@ copy_16 (void *to, const void *from, bool inside)
   asm volatile ("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(shared_address (to)), "l"(from), "r"(bytes));
 }
 
-/* Four codes as bf16, without their scale: two and two. The same bits in a bf16's place are 2^-120 of the value, also below the
- * least normal. */
+/* The codes in the upper bytes of two halves as bf16, without their scale. The same bits in a bf16's place are 2^-120 of the
+ * value, also below the least normal. */
+__device__ __forceinline__ uint32_t
+bits_to_bf16 (uint32_t halves)
+{
+  const uint32_t factor = 0x7b807b80u; // 2^120, twice
+  uint32_t bits = (halves & 0x80008000u) | (halves >> 4 & 0x07f007f0u);
+  __nv_bfloat162 pair = __hmul2 (*reinterpret_cast<__nv_bfloat162 *> (&bits),
+                                 *reinterpret_cast<const __nv_bfloat162 *> (&factor));
+  return *reinterpret_cast<uint32_t *> (&pair);
+}
+
+/* Four codes, two and two. */
 __device__ __forceinline__ uint2
 codes_to_bf16 (uint32_t codes)
 {
-  const uint32_t factor = 0x7b807b80u; // 2^120, twice
-  uint32_t halves[2] = { __byte_perm (codes, 0, 0x1404), __byte_perm (codes, 0, 0x3424) };
-#pragma unroll
-  for (int i = 0; i < 2; i++)
-    {
-      uint32_t bits = (halves[i] & 0x80008000u) | (halves[i] & 0x7f007f00u) >> 4;
-      __nv_bfloat162 pair = __hmul2 (*reinterpret_cast<__nv_bfloat162 *> (&bits),
-                                     *reinterpret_cast<const __nv_bfloat162 *> (&factor));
-      halves[i] = *reinterpret_cast<uint32_t *> (&pair);
-    }
-  return make_uint2 (halves[0], halves[1]);
+  return make_uint2 (bits_to_bf16 (__byte_perm (codes, codes, 0x1100)), bits_to_bf16 (__byte_perm (codes, codes, 0x3322)));
+}
+
+/* Code i of two rows as bf16, the first row's in the lower half. What lies in the other bytes is masked away. */
+__device__ __forceinline__ uint32_t
+pair_of_codes (uint32_t first, uint32_t second, int i)
+{
+  uint32_t both = __byte_perm (first, second, (4 + i) << 12 | (4 + i) << 8 | i << 4 | i);
+  return bits_to_bf16 (both);
 }
 
 /* Eight elements of a cache's row as bf16 in shared memory, zeros where not inside; `row` numbers row and group. */
