@@ -74,7 +74,6 @@ struct dev_info
   bool native_bf16;          // bf16 products run in hardware
   bool asynchronous;         // ops run beside the host: it pays to queue ahead and to replay recorded ops
   char matmul_path[64];      // which product path the start-up self-test chose
-  char attention_path[80];   // what computes attention of whole sequences, and why
 };
 
 /* One layer's keys and values. Row r of `k` is (groups, head_size); rows are addressed by slot. With scales (both or none) the
@@ -202,6 +201,8 @@ struct dev_ops
                size_t message_size);
   void (*close) (struct dev_context *);
   void (*info) (struct dev_context *, struct dev_info *host_info);
+  /* What computes attention of whole sequences, and why: a sentence, "" where there is no choice. It may open a library. */
+  const char *(*attention_path) (struct dev_context *);
   /* Waits for the queue; returns the sticky status and its message. */
   int (*status) (struct dev_context *, char *host_message, size_t message_size);
   /* Smallest workspace in bytes that serves the head over `vocabulary` entries, attention over

@@ -43,17 +43,18 @@ build_reading (JsonBuilder *builder, const PlumbGpuReading *r)
 }
 
 static void
-print_device (const char *name, const struct dev_info *info)
+print_device (const char *name, const struct dev_info *info, const char *attention)
 {
   g_print ("%-8s %s\n         %d %s, %.1f of %.1f GB free, bf16 products %s, products by %s\n", name, info->name,
            info->cores, info->asynchronous ? "multiprocessors" : "threads", info->memory_available / 1e9,
            info->memory_total / 1e9, info->native_bf16 ? "in hardware" : "emulated", info->matmul_path);
-  if (*info->attention_path)
-    g_print ("         attention of whole sequences by %s\n", info->attention_path);
+  if (*attention)
+    g_print ("         attention of whole sequences by %s\n", attention);
 }
 
 static void
-build_device (JsonBuilder *builder, const char *name, const struct dev_info *info, const PlumbGpuReading *reading)
+build_device (JsonBuilder *builder, const char *name, const struct dev_info *info, const char *attention,
+              const PlumbGpuReading *reading)
 {
   json_builder_begin_object (builder);
   json_builder_set_member_name (builder, "device");
@@ -71,7 +72,7 @@ build_device (JsonBuilder *builder, const char *name, const struct dev_info *inf
   json_builder_set_member_name (builder, "products");
   json_builder_add_string_value (builder, info->matmul_path);
   json_builder_set_member_name (builder, "attention");
-  json_builder_add_string_value (builder, info->attention_path);
+  json_builder_add_string_value (builder, attention);
   if (reading)
     build_reading (builder, reading);
   json_builder_end_object (builder);
@@ -87,11 +88,12 @@ show (const char *name, PlumbGpuMonitor *monitor, JsonBuilder *builder, GError *
   if (!device)
     return FALSE;
   device->ops->info (device->context, &info);
+  const char *attention = device->ops->attention_path (device->context);
   gboolean told = monitor && plumb_gpu_monitor_read (monitor, name, &reading);
   if (builder)
-    build_device (builder, name, &info, told ? &reading : NULL);
+    build_device (builder, name, &info, attention, told ? &reading : NULL);
   else
-    print_device (name, &info);
+    print_device (name, &info, attention);
   if (told && !builder)
     print_reading (&reading);
   return TRUE;

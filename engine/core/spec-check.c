@@ -257,7 +257,7 @@ check_ahead (PlumbSpec *spec, GPtrArray *problems)
 }
 
 /* What is sampled teaches through the divergence alone, so its estimator must have the gradient of one (Tang and Munos 2025):
- * k1 does as a reward, since the sampling answers for it, and has a gradient of mean zero as a loss; k2 and k3 have theirs
+ * k1 does as a reward, since the sampling answers for it, and has a gradient of mean zero as a loss, unless it is unbiased; k2 and k3 have theirs
  * as a loss (k2 and unbiased k3 of the divergence from the teacher, k3 of that of the teacher), and lack a part of it as a
  * reward. */
 static void
@@ -275,8 +275,8 @@ check_distillation (PlumbSpec *spec, GPtrArray *problems)
             "the teacher would have no weight, and nothing be learnt");
   if (automatic)
     return;
-  if (loss && g_str_equal (estimator, "k1"))
-    report (spec, problems, "algorithm.kl.estimator", "use k2 or k3, or algorithm.kl.where = reward",
+  if (loss && g_str_equal (estimator, "k1") && !plumb_spec_get_boolean (spec, "algorithm.kl.unbiased"))
+    report (spec, problems, "algorithm.kl.estimator", "use k2 or k3, algorithm.kl.unbiased = yes or algorithm.kl.where = reward",
             "as a loss its gradient is zero on average, and nothing would be learnt from the teacher");
   else if (!loss && !g_str_equal (estimator, "k1"))
     report (spec, problems, "algorithm.kl.estimator", "use k1, or algorithm.kl.where = loss",

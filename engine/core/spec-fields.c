@@ -409,7 +409,7 @@ static const PlumbField fields[] = {
     N_("Tokens that go through the model at once. It changes speed and memory, never the result."),
     EXPERT, ALL, SPIN, AUTO, "--train.max_tokens_per_gpu" },
   { "train.recompute", N_("Recompute"), CHOICE, NULL, NULL, 0, 0, recompute_choices,
-    N_("What the backward pass computes again instead of keeping it: norms and activations, which saves a third of that memory for hardly any time, or whole blocks, for a third more time. It never changes the result. Automatic: the least that memory asks for."),
+    N_("What the backward pass computes again instead of keeping it: norms and activations, which saves a third of that memory for hardly any time, or whole blocks, for about a fifth more. It never changes the result. Automatic: the least that memory asks for."),
     EXPERT, ALL, COMBO, AUTO, "--actor.gradient_checkpointing_enable" },
   { "train.offload", N_("Off-load"), CHOICE, NULL, "none", 0, 0, offload_choices,
     N_("Keeps the optimizer's moments and master weights in the host's memory; each update then reads and writes them over the bus. It never changes the result."),

@@ -91,7 +91,7 @@ const char *plumb_spec_get_text (PlumbSpec *spec, const char *key);
  * 0: ask plumb_spec_is_auto() first. The key must be one of the table. */
 gint64 plumb_spec_get_integer (PlumbSpec *spec, const char *key);
 double plumb_spec_get_real (PlumbSpec *spec, const char *key);
-/* Whether a value says that something does not happen: no, 0, off, an empty list, or none. */
+/* Whether a value says that something does not happen: no, 0, off, an empty list, or no value. A choice never does. */
 gboolean plumb_spec_is_off (PlumbSpec *spec, const char *key);
 gboolean plumb_spec_get_boolean (PlumbSpec *spec, const char *key);
 int plumb_spec_get_choice (PlumbSpec *spec, const char *key);  /* index into the field's choices */

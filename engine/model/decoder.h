@@ -74,7 +74,7 @@ typedef enum
 {
   PLUMB_RECOMPUTE_NONE,
   PLUMB_RECOMPUTE_SELECTIVE, /* norms and SwiGLU: a third less memory, hardly any time */
-  PLUMB_RECOMPUTE_FULL,      /* whole blocks, from their input: a third more time */
+  PLUMB_RECOMPUTE_FULL,      /* whole blocks, from their input: about a fifth more time */
   PLUMB_N_RECOMPUTE,
 } PlumbRecompute;
 

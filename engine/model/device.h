@@ -36,7 +36,8 @@ struct dev_arena *plumb_device_allocate (PlumbDevice *device, gsize bytes, const
 /* Memory of the host that the device reaches, zeroed; freed by the backend's host_free. */
 void *plumb_device_allocate_host (PlumbDevice *device, gsize bytes, const char *what, GError **error);
 
-/* Gives the memory of an arena back, and takes it again as zeros at the same addresses. */
+/* Gives the memory of an arena back, but for a last part of a page, and takes it again at the same addresses; what is in it
+ * then is not to be relied on. */
 void plumb_device_sleep (PlumbDevice *device, struct dev_arena *arena, gsize bytes);
 gboolean plumb_device_wake (PlumbDevice *device, struct dev_arena *arena, gsize bytes, const char *what, GError **error);
 

@@ -102,7 +102,9 @@ take_answer (PlumbAheadTable *self, const PlumbCompletions *all, gsize i, GError
   PlumbAheadGroup *group = plumb_ahead_queue_find_waiting (self->queue, all->ordinals[i]);
   PlumbAheadPlay *play = group ? group->play : NULL;
   int sample = all->samples[i], first = all->offsets[i], n = all->offsets[i + 1] - first;
-  if (!play || sample < 0 || sample >= play->samples || play->seats[sample].state != SEAT_ANSWERS || n <= 0)
+  if (!play)
+    return TRUE; /* of a worker that was given up: its episodes begin anew */
+  if (sample < 0 || sample >= play->samples || play->seats[sample].state != SEAT_ANSWERS || n <= 0)
     return fail (error);
   for (int t = first; t < first + n; t++)
     if (all->ids[t] < 0 || all->ids[t] >= self->queue->vocabulary || all->versions[t] < 0)

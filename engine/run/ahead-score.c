@@ -167,8 +167,8 @@ take_model (PlumbAheadScorer *self, PlumbAheadScore *score, GError **error)
   return call (self, score, values, error);
 }
 
-gboolean
-plumb_ahead_score_attend (PlumbAheadScorer *self, PlumbAheadGroup *group, int samples, GError **error)
+static gboolean
+begin_or_go_on (PlumbAheadScorer *self, PlumbAheadGroup *group, int samples, GError **error)
 {
   PlumbAheadScore *score = group->score;
   if (score)
@@ -183,6 +183,15 @@ plumb_ahead_score_attend (PlumbAheadScorer *self, PlumbAheadGroup *group, int sa
   plumb_batch_prepare_scores (self->run, batch);
   return self->run->reward && plumb_reward_needs_model (self->run->reward) ? post_to_model (self, score, error)
                                                                             : call (self, score, NULL, error);
+}
+
+gboolean
+plumb_ahead_score_attend (PlumbAheadScorer *self, PlumbAheadGroup *group, int samples, GError **error)
+{
+  if (begin_or_go_on (self, group, samples, error))
+    return TRUE;
+  g_clear_pointer (&group->score, plumb_ahead_score_drop); /* half of it can be waited for by nobody */
+  return FALSE;
 }
 
 gboolean

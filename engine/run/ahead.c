@@ -243,6 +243,16 @@ plumb_run_ahead_attend (PlumbRun *run)
     attend (run, &self->bad);
 }
 
+/* What went wrong while messages were taken, where nobody could be told. */
+static gboolean
+report_bad (PlumbAhead *self, GError **error)
+{
+  if (!self->bad)
+    return TRUE;
+  g_propagate_error (error, g_steal_pointer (&self->bad));
+  return FALSE;
+}
+
 /* How long to wait for messages, in ms, while threads of this process work. */
 static int
 pace (const PlumbAhead *self)
@@ -353,11 +363,8 @@ check_worker (PlumbRun *run, GError **error)
   double limit = plumb_spec_get_real (run->spec, "rollout.timeout");
   gint64 start = MAX (MAX (since, self->arrived), plumb_crew_excused (run->crew));
   double seconds = since > 0 ? (double) (g_get_monotonic_time () - start) / G_USEC_PER_SEC : 0;
-  if (self->bad)
-    {
-      g_propagate_error (error, g_steal_pointer (&self->bad));
-      return FALSE;
-    }
+  if (!report_bad (self, error))
+    return FALSE;
   if (loss)
     return recover (run, loss, error);
   if (limit <= 0 || seconds <= limit)
@@ -468,7 +475,7 @@ take_scored (PlumbRun *run, guint prompts, GError **error)
   PlumbAheadQueue *queue = run->ahead->queue;
   for (guint p = 0; p < prompts; p++)
     while (!plumb_ahead_score_is_done (plumb_ahead_queue_get (queue, p)->score))
-      if (!attend (run, error) || !plumb_crew_wait (run->crew, SHORT_WAIT_MS, error))
+      if (!report_bad (run->ahead, error) || !attend (run, error) || !plumb_crew_wait (run->crew, SHORT_WAIT_MS, error))
         return NULL;
   g_autofree PlumbBatch **groups = g_new0 (PlumbBatch *, prompts);
   for (guint p = 0; p < prompts; p++)

@@ -57,8 +57,8 @@ ask_greedy (PlumbRun *run, const PlumbAsk *asked, PlumbBatch *batch, GError **er
 }
 
 /* Whether a reward model of another worker may score beside the log-probs: where all that is generated is trained. */
-gboolean
-plumb_run_may_probe_early (PlumbRun *run)
+static gboolean
+may_probe_early (PlumbRun *run)
 {
   return plumb_crew_worker_of (run->crew, PLUMB_ROLE_REWARD) && !run->recipe->greedy
          && !plumb_spec_get_boolean (run->spec, "algorithm.dynamic_sampling");
@@ -74,7 +74,7 @@ take_and_generate (PlumbRun *run, int prompts, GError **error)
     .first_ordinal = run->position.ordinal,
     .temperature = plumb_spec_get_real (run->spec, "rollout.temperature"),
     .purpose = PLUMB_RANDOM_ROLLOUT,
-    .early = plumb_run_may_probe_early (run),
+    .early = may_probe_early (run),
   };
   g_autofree gsize *rows = g_new (gsize, ask.prompts);
   g_autoptr (PlumbBatch) batch = NULL;

@@ -24,14 +24,13 @@ tick (gint64 done, gint64 of, gpointer data)
 
 /* What one worker is to open: of those that train all the same, each with its place among them. */
 static GVariant *
-settings_body (PlumbRun *run, const PlumbWorkerSettings *settings, GArray *workers, PlumbRole role, int rank)
+settings_body (PlumbRun *run, const PlumbWorkerSettings *settings, PlumbRole role, int rank)
 {
   PlumbWorkerSettings own;
   g_autofree char *device = NULL;
   plumb_placement_settings (&own, settings, role, rank, &device);
   if (role == PLUMB_ROLE_POLICY)
     own.comm = run->comm ? (char *) plumb_shared_memory_path (run->comm) : NULL;
-  own.others = (double) plumb_placement_others (workers, role);
   plumb_hardware_watch (run->hardware, own.device);
   return plumb_worker_settings_to_body (&own);
 }
@@ -120,7 +119,7 @@ open_models (PlumbRun *run, const PlumbWorkerSettings *settings, GArray *workers
       const PlumbPlacedWorker *worker = &g_array_index (workers, PlumbPlacedWorker, i);
       if (worker->role == PLUMB_ROLE_ROLLOUT)
         continue;
-      GVariant *body = settings_body (run, settings, workers, worker->role, (int) i);
+      GVariant *body = settings_body (run, settings, worker->role, (int) i);
       g_ptr_array_add (requests, plumb_crew_request_new (worker->number, PLUMB_MESSAGE_OPEN, body));
     }
   plumb_run_begin_phase (run, "load");
@@ -225,7 +224,7 @@ plumb_run_open_crew (PlumbRun *run, const PlumbRunInputs *in, GError **error)
   run->critic_follows = settings.devices[PLUMB_ROLE_CRITIC] && g_strcmp0 (settings.critic, settings.policy) == 0;
   g_autoptr (GArray) workers = plumb_placement_plan (&settings, error);
   g_autoptr (GPtrArray) requests = plumb_crew_requests_new ();
-  if (!workers || !open_models (run, &settings, workers, requests, error))
+  if (!workers || !plumb_placement_check_memory (workers, error) || !open_models (run, &settings, workers, requests, error))
     return FALSE;
   GVariant *opened = plumb_crew_request_answer (g_ptr_array_index (requests, 0));
   g_variant_lookup (opened, "weight-bytes", "t", &weight_bytes);

@@ -58,8 +58,8 @@ check_workers (const char *first, gint64 workers, GError **error)
   return TRUE;
 }
 
-static gboolean
-is_placed (PlumbSpec *spec, PlumbRole role)
+gboolean
+plumb_placement_is_placed (PlumbSpec *spec, PlumbRole role)
 {
   const char *key = plumb_role_key (role), *text = plumb_spec_get_text (spec, key);
   return !plumb_spec_is_auto (spec, key) && text && !g_str_equal (text, SAME);
@@ -72,6 +72,24 @@ generates_ahead (PlumbSpec *spec)
 }
 
 gboolean
+plumb_placement_needs (PlumbSpec *spec, PlumbRole role)
+{
+  switch (role)
+    {
+    case PLUMB_ROLE_ROLLOUT:
+      return generates_ahead (spec);
+    case PLUMB_ROLE_CRITIC:
+      return plumb_recipe (plumb_spec_algorithm (spec))->critic;
+    case PLUMB_ROLE_REFERENCE:
+      return plumb_recipe_needs_reference (spec);
+    case PLUMB_ROLE_REWARD:
+      return plumb_spec_is_set (spec, "model.reward");
+    default:
+      return TRUE;
+    }
+}
+
+gboolean
 plumb_placement_check (PlumbSpec *spec, GError **error)
 {
   static const PlumbRole all[]
@@ -79,7 +97,7 @@ plumb_placement_check (PlumbSpec *spec, GError **error)
   for (gsize i = 0; i < G_N_ELEMENTS (all); i++)
     {
       const char *key = plumb_role_key (all[i]);
-      if (!is_placed (spec, all[i]) || (all[i] == PLUMB_ROLE_ROLLOUT && !generates_ahead (spec)))
+      if (!plumb_placement_is_placed (spec, all[i]) || !plumb_placement_needs (spec, all[i]))
         continue;
       g_autoptr (PlumbDevice) device = open_device (plumb_spec_get_text (spec, key), key, error);
       if (!device)
@@ -154,7 +172,7 @@ plumb_placement_choose_roles (PlumbWorkerSettings *s, PlumbSpec *spec, GError **
   for (gsize i = 0; i < G_N_ELEMENTS (roles); i++)
     {
       const char *key = plumb_role_key (roles[i]);
-      if (!models[roles[i]] || !is_placed (spec, roles[i]))
+      if (!models[roles[i]] || !plumb_placement_is_placed (spec, roles[i]))
         continue;
       g_autoptr (PlumbDevice) device = open_device (plumb_spec_get_text (spec, key), key, error);
       if (!device)
@@ -194,6 +212,9 @@ add_worker (GArray *workers, const PlumbWorkerSettings *s, PlumbRole role, int r
   g_autoptr (PlumbDevice) device = plumb_device_open (name, SMALLEST_WORKSPACE, error);
   if (!device || !plumb_memory_plan_make (&worker.memory, &own, device, error))
     return FALSE;
+  struct dev_info info = { 0 };
+  device->ops->info (device->context, &info);
+  worker.memory_available = info.memory_available;
   worker.device = g_strdup (name);
   g_array_append_val (workers, worker);
   return TRUE;
@@ -214,18 +235,112 @@ plumb_placement_plan (const PlumbWorkerSettings *s, GError **error)
 }
 
 gsize
-plumb_placement_others (GArray *workers, PlumbRole role)
+plumb_placement_others (GArray *workers)
 {
-  const PlumbPlacedWorker *own = NULL;
+  const PlumbPlacedWorker *first = &g_array_index (workers, PlumbPlacedWorker, 0);
   gsize bytes = 0;
-  for (guint i = 0; i < workers->len && !own; i++)
-    if (g_array_index (workers, PlumbPlacedWorker, i).role == role)
-      own = &g_array_index (workers, PlumbPlacedWorker, i);
-  for (guint i = 0; own && i < workers->len; i++)
+  for (guint i = 1; i < workers->len; i++)
     {
       const PlumbPlacedWorker *other = &g_array_index (workers, PlumbPlacedWorker, i);
-      if (other->role != role && g_str_equal (other->device, own->device))
+      if (other->role != PLUMB_ROLE_POLICY && g_str_equal (other->device, first->device))
         bytes += plumb_memory_plan_needed (&other->memory);
     }
   return bytes;
+}
+
+/* What the workers of a device are to take of it, or of the host: bytes. */
+static gsize
+needed_of (GArray *workers, const char *device, gboolean host)
+{
+  gsize bytes = 0;
+  for (guint i = 0; i < workers->len; i++)
+    {
+      const PlumbPlacedWorker *worker = &g_array_index (workers, PlumbPlacedWorker, i);
+      bytes += g_str_equal (worker->device, device) ? plumb_memory_plan_needed (&worker->memory) : 0;
+      bytes += host ? worker->memory.host : 0;
+    }
+  return bytes;
+}
+
+static guint64
+available_of (GArray *workers, const char *device, GError **error)
+{
+  struct dev_info info = { 0 };
+  for (guint i = 0; i < workers->len; i++)
+    if (g_str_equal (g_array_index (workers, PlumbPlacedWorker, i).device, device))
+      return g_array_index (workers, PlumbPlacedWorker, i).memory_available;
+  g_autoptr (PlumbDevice) opened = plumb_device_open (device, SMALLEST_WORKSPACE, error);
+  if (opened)
+    opened->ops->info (opened->context, &info);
+  return info.memory_available;
+}
+
+/* Who takes how much of a device, for a message. */
+static char *
+describe (GArray *workers, const char *device, gboolean host)
+{
+  g_autoptr (GString) text = g_string_new (NULL);
+  for (guint i = 0; i < workers->len; i++)
+    {
+      const PlumbPlacedWorker *worker = &g_array_index (workers, PlumbPlacedWorker, i);
+      gboolean own = g_str_equal (worker->device, device);
+      g_autofree char *plan = plumb_memory_plan_to_text (&worker->memory);
+      if (own || (host && worker->memory.host > 0))
+        g_string_append_printf (text, "%sworker %u, the %s, %s", text->len > 0 ? "; " : "", worker->number,
+                                plumb_role_name (worker->role), plan);
+    }
+  return g_string_free (g_steal_pointer (&text), FALSE);
+}
+
+static gboolean
+check_device (GArray *workers, const char *device, GError **error)
+{
+  gboolean cpu = g_str_equal (device, "cpu");
+  gsize needed = needed_of (workers, device, cpu), host = cpu ? needed - needed_of (workers, device, FALSE) : 0;
+  guint64 available = needed > 0 ? available_of (workers, device, error) : 0;
+  if (needed <= available)
+    return TRUE;
+  g_autofree char *text = describe (workers, device, cpu);
+  g_clear_error (error);
+  g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_ENVIRONMENT,
+               "the run needs %.1f MB of %s, which has %.1f MB free: %s. Lower train.tokens_per_micro_batch, rollout.max_running, "
+               "rollout.max_new_tokens or placement.workers%s", needed / 1e6, device, available / 1e6, text,
+               host > 0 ? ", or set train.offload = none" : "");
+  return FALSE;
+}
+
+gboolean
+plumb_placement_check_memory (GArray *workers, GError **error)
+{
+  for (guint i = 0; i < workers->len; i++)
+    if (!check_device (workers, g_array_index (workers, PlumbPlacedWorker, i).device, error))
+      return FALSE;
+  return check_device (workers, "cpu", error);
+}
+
+gboolean
+plumb_placement_fit (PlumbWorkerSettings *s, gboolean any_recompute, gboolean any_together, GError **error)
+{
+  /* By what they cost: taking turns a moment per step, recomputing a part of each backward pass. */
+  static const struct
+  {
+    gboolean together;
+    PlumbRecompute recompute;
+  } ladder[] = {
+    { FALSE, PLUMB_RECOMPUTE_NONE },     { TRUE, PLUMB_RECOMPUTE_NONE }, { FALSE, PLUMB_RECOMPUTE_SELECTIVE },
+    { TRUE, PLUMB_RECOMPUTE_SELECTIVE }, { TRUE, PLUMB_RECOMPUTE_FULL },
+  };
+  for (gsize i = 0; i < G_N_ELEMENTS (ladder); i++)
+    {
+      if (any_together)
+        s->together = ladder[i].together;
+      if (any_recompute)
+        s->trainer.recompute = ladder[i].recompute;
+      g_autoptr (GArray) workers = plumb_placement_plan (s, error);
+      if (!workers)
+        return FALSE;
+      if (plumb_placement_check_memory (workers, NULL))
+        return TRUE;
+    }
+  return TRUE;
 }

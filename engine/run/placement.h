@@ -29,6 +29,7 @@ typedef struct
   guint32 number;
   PlumbRole role;
   char *device;
+  guint64 memory_available; /* bytes of the device, now */
   PlumbMemoryPlan memory;
 } PlumbPlacedWorker;
 
@@ -38,7 +39,16 @@ void plumb_placement_settings (PlumbWorkerSettings *own, const PlumbWorkerSettin
                                char **device);
 /* All workers in the order of their numbers: array of PlumbPlacedWorker. */
 GArray *plumb_placement_plan (const PlumbWorkerSettings *settings, GError **error);
-/* Bytes that the others of this role's device are to take; those that train count as one, each of them. */
-gsize plumb_placement_others (GArray *workers, PlumbRole role);
+/* Bytes that workers of other roles are to take of the device of those that train. */
+gsize plumb_placement_others (GArray *workers);
+/* Each device, and the host beside the GPUs, must have the memory that all of its workers together are to take. */
+gboolean plumb_placement_check_memory (GArray *workers, GError **error);
+/* Sets what is left to the plan, train.recompute and placement.together, to the least that lets all workers fit; what was asked
+ * for stays. Where nothing does, the most that saves memory: plumb_placement_check_memory() will say so. */
+gboolean plumb_placement_fit (PlumbWorkerSettings *settings, gboolean any_recompute, gboolean any_together, GError **error);
+/* Whether the run has a model, or a worker, of this role. */
+gboolean plumb_placement_needs (PlumbSpec *spec, PlumbRole role);
+/* Whether the spec gives the role a device of its own. */
+gboolean plumb_placement_is_placed (PlumbSpec *spec, PlumbRole role);
 
 G_END_DECLS

@@ -43,7 +43,8 @@ plan_disk (PlumbRunPlan *plan, PlumbSpec *spec, const char *dir)
   for (guint i = 0; i < plan->workers->len; i++)
     {
       const PlumbMemoryPlan *memory = &g_array_index (plan->workers, PlumbPlacedWorker, i).memory;
-      critic = MAX (critic, memory->critic);
+      gboolean apart = g_array_index (plan->workers, PlumbPlacedWorker, i).role == PLUMB_ROLE_CRITIC;
+      critic = MAX (critic, memory->critic + (apart ? memory->host : 0));
       reference = MAX (reference, memory->reference);
     }
   gsize state = plan->memory.state + plan->memory.host;

@@ -9,6 +9,7 @@
 #include "engine/core/error.h"
 #include "engine/core/spec-fields.h"
 #include "engine/model/export.h"
+#include "engine/run/placement.h"
 #include "engine/run/prepare.h"
 #include "engine/run/run-private.h"
 #include "engine/run/run.h"
@@ -117,6 +118,34 @@ note_idle (PlumbSpec *spec, GPtrArray *notes)
     }
 }
 
+/* Devices of roles that the run does not have. */
+static void
+note_roles (PlumbSpec *spec, GPtrArray *notes)
+{
+  static const struct
+  {
+    PlumbRole role;
+    const char *message;
+  } roles[] = {
+    { PLUMB_ROLE_REFERENCE, "it has no effect: the run needs no reference model" },
+    { PLUMB_ROLE_REWARD, "it has no effect: the run has no reward model" },
+  };
+  for (gsize i = 0; i < G_N_ELEMENTS (roles); i++)
+    {
+      guint line = 0;
+      const char *key = plumb_role_key (roles[i].role), *file = plumb_spec_place (spec, key, &line);
+      if (plumb_placement_is_placed (spec, roles[i].role) && !plumb_placement_needs (spec, roles[i].role))
+        g_ptr_array_add (notes, plumb_problem_new (key, plumb_spec_get_text (spec, key), file, line, roles[i].message, NULL));
+    }
+}
+
+static gboolean
+check_memory (const PlumbWorkerSettings *settings, GError **error)
+{
+  g_autoptr (GArray) workers = plumb_placement_plan (settings, error);
+  return workers && plumb_placement_check_memory (workers, error);
+}
+
 void
 plumb_run_preflight (PlumbSpec *spec, GPtrArray *problems, GPtrArray *left_out, GPtrArray *notes)
 {
@@ -126,7 +155,7 @@ plumb_run_preflight (PlumbSpec *spec, GPtrArray *problems, GPtrArray *left_out, 
   g_autoptr (PlumbSpec) copy = plumb_spec_copy (spec);
   g_auto (PlumbWorkerSettings) settings = { 0 };
   if (!scratch || !plumb_run_inputs_open (&inputs, copy, scratch, &error)
-      || !plumb_run_make_settings (&settings, &inputs, scratch, &error))
+      || !plumb_run_make_settings (&settings, &inputs, scratch, &error) || !check_memory (&settings, &error))
     plumb_problems_add_error (problems, error);
   if (scratch)
     plumb_remove_tree (scratch, NULL);
@@ -136,6 +165,7 @@ plumb_run_preflight (PlumbSpec *spec, GPtrArray *problems, GPtrArray *left_out, 
     {
       note_unused (spec, notes);
       note_idle (copy, notes);
+      note_roles (copy, notes);
       plumb_run_note_correction (spec, notes);
     }
   take_notes (inputs.train, notes);

@@ -271,7 +271,12 @@ check_reference (PlumbSpec *spec, const PlumbModelConfig *policy, GError **error
     g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
                  "model.reference: %s has a vocabulary of %d and the model one of %d; it must be a model with the "
                  "same tokens", dir, config->vocabulary, policy->vocabulary);
-  return config && config->vocabulary == policy->vocabulary;
+  int length = MIN ((int) plumb_spec_get_integer (spec, "model.max_length"), policy->positions);
+  if (config && config->vocabulary == policy->vocabulary && config->positions < length)
+    g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
+                 "model.reference: %s reads %d tokens at most and sequences may have %d; lower model.max_length or take "
+                 "another", dir, config->positions, length);
+  return config && config->vocabulary == policy->vocabulary && config->positions >= length;
 }
 
 static gboolean
@@ -394,37 +399,35 @@ resolve_integer (PlumbSpec *spec, const char *key, gint64 value, GError **error)
   return !plumb_spec_is_auto (spec, key) || plumb_spec_resolve (spec, key, text, error);
 }
 
-/* Share of the free memory that the cache may take, as pages; 0: as many as the longest sequences need. */
-static int
-cache_pages (PlumbSpec *spec, const PlumbModelConfig *config, const PlumbWorkerSettings *settings, guint64 memory_available)
+/* Pages of the cache, by its share of the memory that other workers leave free; 0: as many as the longest sequences need. */
+static gboolean
+choose_pages (PlumbWorkerSettings *s, PlumbSpec *spec, const PlumbModelConfig *config, guint64 available, GError **error)
 {
-  double share = plumb_spec_is_auto (spec, "rollout.kv_memory") ? 0
-                                                                : plumb_spec_get_real (spec, "rollout.kv_memory");
+  double share = plumb_spec_is_auto (spec, "rollout.kv_memory") ? 0 : plumb_spec_get_real (spec, "rollout.kv_memory");
   if (share <= 0)
-    return 0;
-  double page = (double) plumb_rollout_page_bytes (config, settings->type, &settings->rollout);
-  return (int) CLAMP (share * (double) memory_available / page, 1, 1 << 30);
+    return TRUE;
+  g_autoptr (GArray) workers = plumb_placement_plan (s, error);
+  if (!workers)
+    return FALSE;
+  available -= MIN (available, plumb_placement_others (workers));
+  double page = (double) plumb_rollout_page_bytes (config, s->type, &s->rollout);
+  s->rollout.pages = (int) CLAMP (share * (double) available / page, 1, 1 << 30);
+  return TRUE;
 }
 
 /* How memory is saved: as the spec says, else the least that is needed. */
 static gboolean
-fit_memory (PlumbWorkerSettings *s, PlumbSpec *spec, guint64 memory_available, GError **error)
+fit_memory (PlumbWorkerSettings *s, PlumbSpec *spec, GError **error)
 {
   gboolean any_recompute = plumb_spec_is_auto (spec, "train.recompute");
   gboolean online = plumb_recipe (plumb_spec_algorithm (spec))->online;
   gboolean any_together = online && plumb_spec_is_auto (spec, "placement.together");
-  g_autoptr (PlumbDevice) device = plumb_device_open (s->device, 1 << 20, error);
-  g_autoptr (GArray) workers = device ? plumb_placement_plan (s, error) : NULL;
-  if (!workers)
-    return FALSE;
-  memory_available -= MIN (memory_available, plumb_placement_others (workers, PLUMB_ROLE_POLICY));
-  int sharing = device->asynchronous ? 1 : (int) plumb_spec_get_integer (spec, "placement.workers");
   for (int i = 0; !any_recompute && i < PLUMB_N_RECOMPUTE; i++)
     if (g_str_equal (plumb_spec_get_text (spec, "train.recompute"), plumb_recompute_names[i]))
       s->trainer.recompute = (PlumbRecompute) i;
   s->trainer.offload = g_str_equal (plumb_spec_get_text (spec, "train.offload"), "optimizer");
   s->together = online && !any_together && plumb_spec_get_boolean (spec, "placement.together");
-  return plumb_memory_plan_fit (s, any_recompute, any_together, memory_available, sharing, device, error)
+  return plumb_placement_fit (s, any_recompute, any_together, error)
          && (!any_recompute
              || plumb_spec_resolve (spec, "train.recompute", plumb_recompute_names[s->trainer.recompute], error))
          && (!any_together || plumb_spec_resolve (spec, "placement.together", s->together ? "yes" : "no", error));
@@ -520,7 +523,7 @@ plumb_run_make_settings (PlumbWorkerSettings *s, const PlumbRunInputs *in, const
   if (!set_scalar_models (s, in, error) || !plumb_placement_choose_roles (s, spec, error))
     return FALSE;
   if (!recipe->online)
-    return fit_memory (s, spec, device.memory_available, error);
+    return fit_memory (s, spec, error);
   gint64 wanted = plumb_spec_get_integer (spec, "rollout.prompts_per_step")
                   * plumb_spec_get_integer (spec, "rollout.samples");
   if (!resolve_integer (spec, "rollout.max_running", MIN (wanted, device.gpu ? GPU_RUNNING : DEFAULT_RUNNING), error))
@@ -542,6 +545,5 @@ plumb_run_make_settings (PlumbWorkerSettings *s, const PlumbRunInputs *in, const
   if (plumb_spec_is_set (spec, "data.max_prompt_length") && !in->environment)
     s->rollout.max_prompt = MIN (s->rollout.max_prompt,
                                  (int) plumb_spec_get_integer (spec, "data.max_prompt_length"));
-  s->rollout.pages = cache_pages (spec, config, s, device.memory_available);
-  return fit_memory (s, spec, device.memory_available, error);
+  return choose_pages (s, spec, config, device.memory_available, error) && fit_memory (s, spec, error);
 }

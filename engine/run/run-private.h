@@ -197,7 +197,6 @@ PlumbBatch *plumb_run_generate (PlumbRun *run, const PlumbAsk *ask, GError **err
 void plumb_run_note_correction (PlumbSpec *spec, GPtrArray *notes);
 
 /* online.c and supervised.c: one step. */
-gboolean plumb_run_may_probe_early (PlumbRun *run);
 gboolean plumb_run_online_step (PlumbRun *run, GError **error);
 gboolean plumb_run_supervised_step (PlumbRun *run, GError **error);
 /* Loss and more of the first rows of held-out data, without training. */

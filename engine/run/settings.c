@@ -31,7 +31,7 @@ typedef struct
   double *real;
 } Number;
 
-#define N_NUMBERS 28
+#define N_NUMBERS 27
 
 static void
 list_numbers (PlumbWorkerSettings *s, int *type, int *recompute, Number numbers[N_NUMBERS])
@@ -46,7 +46,6 @@ list_numbers (PlumbWorkerSettings *s, int *type, int *recompute, Number numbers[
     { "seed", &s->seed, NULL },
     { "rank", &s->rank, NULL },
     { "ranks", &s->ranks, NULL },
-    { "others", NULL, &s->others },
     { "max-length", &s->max_length, NULL },
     { "vocabulary", &s->vocabulary, NULL },
     { "together", &s->together, NULL },
@@ -275,36 +274,6 @@ plumb_memory_plan_make (PlumbMemoryPlan *plan, const PlumbWorkerSettings *s, Plu
   plan->asleep = s->together ? plan->turns : 0;
   plan->turns = s->together ? MIN (plan->turns, plan->rollout) : 0;
   return TRUE;
-}
-
-gboolean
-plumb_memory_plan_fit (PlumbWorkerSettings *s, gboolean any_recompute, gboolean any_together, gsize available, int sharing,
-                       PlumbDevice *device, GError **error)
-{
-  /* By what they cost: taking turns a moment per step, recomputing a part of each backward pass. */
-  static const struct
-  {
-    gboolean together;
-    PlumbRecompute recompute;
-  } ladder[] = {
-    { FALSE, PLUMB_RECOMPUTE_NONE },     { TRUE, PLUMB_RECOMPUTE_NONE }, { FALSE, PLUMB_RECOMPUTE_SELECTIVE },
-    { TRUE, PLUMB_RECOMPUTE_SELECTIVE }, { TRUE, PLUMB_RECOMPUTE_FULL },
-  };
-  for (gsize i = 0; i < G_N_ELEMENTS (ladder); i++)
-    {
-      PlumbWorkerSettings own;
-      PlumbMemoryPlan plan;
-      if (any_together)
-        s->together = ladder[i].together;
-      if (any_recompute)
-        s->trainer.recompute = ladder[i].recompute;
-      plumb_worker_settings_for (&own, s, PLUMB_ROLE_POLICY);
-      if (!plumb_memory_plan_make (&plan, &own, device, error))
-        return FALSE;
-      if ((gsize) sharing * plumb_memory_plan_needed (&plan) <= available)
-        return TRUE;
-    }
-  return TRUE; /* refused with the numbers where it is opened */
 }
 
 gsize

@@ -24,7 +24,6 @@ typedef struct
   gboolean scalar;     /* the policy itself has a scalar head: a reward model in training */
   char *comm;          /* shared memory of the workers that train together; NULL: one alone */
   int rank, ranks;     /* this worker among them */
-  double others;       /* bytes that other workers are to take from the memory of this device */
   int seed;            /* of fresh heads */
   enum dev_type type;
   int max_length;      /* 0: the model's own */
@@ -73,11 +72,6 @@ typedef enum
 gsize plumb_memory_plan_peak (const PlumbMemoryPlan *plan, PlumbMemoryPhase phase);
 /* "weights 3.6 MB, ..." for the log. (transfer full) */
 char *plumb_memory_plan_to_text (const PlumbMemoryPlan *plan);
-
-/* Resolves what is left to the plan, train.recompute and placement.together, with the least that fits `available` bytes for
- * `sharing` workers; what was asked for stays. */
-gboolean plumb_memory_plan_fit (PlumbWorkerSettings *settings, gboolean any_recompute, gboolean any_together, gsize available,
-                                int sharing, PlumbDevice *device, GError **error);
 
 /* Workspace for the models of the settings. */
 gsize plumb_worker_workspace (const PlumbWorkerSettings *settings, const PlumbModelConfig *config);

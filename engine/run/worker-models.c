@@ -209,19 +209,14 @@ static gboolean
 check_memory (PlumbWorker *self, const PlumbMemoryPlan *plan, const struct dev_info *info, GError **error)
 {
   const PlumbWorkerSettings *s = &self->settings;
-  /* Processors share their memory; each GPU has its own. */
-  gsize sharing = self->device->asynchronous ? 1 : (gsize) MAX (1, s->ranks);
-  gsize needed = sharing * plumb_memory_plan_needed (plan) + (gsize) s->others;
-  if (needed <= info->memory_available)
+  if (plumb_memory_plan_needed (plan) <= info->memory_available)
     return TRUE;
   g_autofree char *text = plumb_memory_plan_to_text (plan);
-  g_autofree char *others
-      = s->others > 0 ? g_strdup_printf (", and the other workers on this device %.1f MB", s->others / 1e6) : g_strdup ("");
   g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_ENVIRONMENT,
-               "%s needs %s%s; %s has %.1f MB free. Lower train.tokens_per_micro_batch, "
+               "%s needs %s; %s has %.1f MB free. Lower train.tokens_per_micro_batch, "
                "rollout.max_running, rollout.max_new_tokens or placement.workers",
-               sharing > 1 ? "each worker" : s->role == PLUMB_ROLE_POLICY ? "the run" : plumb_role_name (s->role), text,
-               others, info->name, info->memory_available / 1e6);
+               s->role == PLUMB_ROLE_POLICY ? "the run" : plumb_role_name (s->role), text, info->name,
+               info->memory_available / 1e6);
   return FALSE;
 }
 

@@ -46,9 +46,10 @@ plumb_worker_take_turn (PlumbWorker *self, PlumbTurn turn, GError **error)
   gint64 begin = g_get_monotonic_time ();
   if (!self->settings.together || turn == PLUMB_TURN_ANY || turn == self->turn)
     return TRUE;
-  self->turn = turn;
+  self->turn = PLUMB_TURN_ANY; /* until all of it is awake */
   if (!take_turn (self, turn, error) || !plumb_device_check (self->device, error))
     return FALSE;
+  self->turn = turn;
   self->switched += (double) (g_get_monotonic_time () - begin) / G_USEC_PER_SEC;
   return TRUE;
 }

@@ -101,6 +101,12 @@ cpu_info (struct dev_context *context, struct dev_info *host_info)
             cpu_products_path (context->products));
 }
 
+const char *
+cpu_attention_path (struct dev_context *context)
+{
+  return "";
+}
+
 int
 cpu_status (struct dev_context *context, char *host_message, size_t message_size)
 {

@@ -41,6 +41,7 @@ size_t cpu_attention_scratch (int max_context, int head_size);
 int cpu_open (int, size_t, struct dev_context **, char *, size_t);
 void cpu_close (struct dev_context *);
 void cpu_info (struct dev_context *, struct dev_info *);
+const char *cpu_attention_path (struct dev_context *);
 int cpu_status (struct dev_context *, char *, size_t);
 size_t cpu_workspace_size (int, int, int, int);
 void cpu_range (struct dev_context *, const char *host_name);

@@ -11,6 +11,7 @@ static const struct dev_ops ops = {
   .open = cpu_open,
   .close = cpu_close,
   .info = cpu_info,
+  .attention_path = cpu_attention_path,
   .status = cpu_status,
   .workspace_size = cpu_workspace_size,
   .set_deterministic = cpu_set_deterministic,

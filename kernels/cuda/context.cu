@@ -262,7 +262,6 @@ cuda_info (struct dev_context *context, struct dev_info *host_info)
   host_info->asynchronous = true;
   snprintf (host_info->matmul_path, sizeof host_info->matmul_path, "%s%s", cuda_products_path (context->products),
             context->deterministic ? ", deterministic" : "");
-  snprintf (host_info->attention_path, sizeof host_info->attention_path, "%s", cuda_attention_path (context));
 }
 
 int

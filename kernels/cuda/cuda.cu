@@ -15,6 +15,7 @@ make_table (void)
   OP (open);
   OP (close);
   OP (info);
+  OP (attention_path);
   OP (status);
   OP (workspace_size);
   OP (set_deterministic);

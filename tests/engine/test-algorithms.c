@@ -237,7 +237,9 @@ test_distill (Engine *engine, gconstpointer data)
   g_assert_cmpint (engine_shell (engine, "sed '/^functions/d; /^new/d; /reward/,/pattern/d' $SPECS/grpo.spec > distill.spec"), ==, 0);
   static const char *const ways[] = { "", "--set algorithm.kl.where=loss --set algorithm.kl.estimator=k2",
                                       "--set algorithm.kl.where=loss --set algorithm.kl.estimator=k3",
-                                      "--set algorithm.kl.where=loss --set algorithm.kl.unbiased=yes" };
+                                      "--set algorithm.kl.where=loss --set algorithm.kl.unbiased=yes",
+                                      "--set algorithm.kl.where=loss --set algorithm.kl.unbiased=yes "
+                                      "--set algorithm.kl.estimator=k1" };
   for (gsize i = 0; i < G_N_ELEMENTS (ways); i++)
     {
       g_autofree char *student = g_strdup_printf ("student-%d", (int) i);
