@@ -236,12 +236,13 @@ run (const Options *o, const char *path, GError **error)
     return fail (o, failure, error);
   if (problems->len == 0 && spec && !plumb_placement_check (spec, &failure))
     return fail (o, failure, error);
-  if (problems->len == 0 && spec && !o->child)
-    plumb_run_preflight (spec, problems, NULL, NULL);
-  if (problems->len > 0)
+  int code = problems->len > 0 ? PLUMB_ERROR_INVALID : 0;
+  if (code == 0 && spec && !o->child)
+    code = plumb_run_preflight (spec, problems, NULL, NULL);
+  if (code != 0)
     {
       print_problems (o, problems);
-      return PLUMB_ERROR_INVALID;
+      return code;
     }
   g_autofree char *folder = o->child ? g_strdup (o->run_dir) : find_folder (o, spec, &failure);
   if (!folder)

@@ -70,11 +70,10 @@ plumb_cmd_validate (int argc, char **argv, GError **error)
   spec = plumb_command_load_spec (argv[1], assignments, problems, error);
   if (spec == NULL)
     return PLUMB_ERROR_INVALID;
-  if (problems->len == 0)
-    plumb_run_preflight (spec, problems, left_out, notes);
+  int code = problems->len > 0 ? PLUMB_ERROR_INVALID : plumb_run_preflight (spec, problems, left_out, notes);
   if (json)
     print_json (problems, left_out, notes);
   else
     print_text (argv[1], problems, left_out, notes);
-  return problems->len > 0 ? PLUMB_ERROR_INVALID : 0;
+  return code;
 }

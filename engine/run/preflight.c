@@ -146,7 +146,7 @@ check_memory (const PlumbWorkerSettings *settings, GError **error)
   return workers && plumb_placement_check_memory (workers, error);
 }
 
-void
+int
 plumb_run_preflight (PlumbSpec *spec, GPtrArray *problems, GPtrArray *left_out, GPtrArray *notes)
 {
   g_autoptr (GError) error = NULL;
@@ -172,4 +172,7 @@ plumb_run_preflight (PlumbSpec *spec, GPtrArray *problems, GPtrArray *left_out, 
   for (guint i = 0; inputs.evals && i < inputs.evals->len; i++)
     take_notes (((PlumbEvalSet *) g_ptr_array_index (inputs.evals, i))->set, notes);
   take_notes (inputs.warmup, notes);
+  if (!error)
+    return 0;
+  return plumb_error_exit_code (error) == PLUMB_ERROR_ENVIRONMENT ? PLUMB_ERROR_ENVIRONMENT : PLUMB_ERROR_INVALID;
 }

@@ -20,7 +20,8 @@ gboolean plumb_run_evaluate_alone (PlumbSpec *spec, const char *dir, GPtrArray *
 
 /* Opens everything that the run reads, in a scratch folder, and appends what is wrong to `problems`: with the
  * settings' own problems this is the preflight. `left_out` (NULL: not wanted) gets the rows of data that are
- * not used, `notes` (NULL: not wanted) what else a user should know of the data. */
-void plumb_run_preflight (PlumbSpec *spec, GPtrArray *problems, GPtrArray *left_out, GPtrArray *notes);
+ * not used, `notes` (NULL: not wanted) what else a user should know of the data.
+ * Returns the exit code: 0, PLUMB_ERROR_INVALID, or PLUMB_ERROR_ENVIRONMENT where the machine lacks something. */
+int plumb_run_preflight (PlumbSpec *spec, GPtrArray *problems, GPtrArray *left_out, GPtrArray *notes);
 
 G_END_DECLS

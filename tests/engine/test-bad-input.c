@@ -260,6 +260,22 @@ test_filling_disk (Engine *engine, gconstpointer data)
   g_assert_cmpint (whole, ==, 0);
 }
 
+/* What the machine has no memory for is refused before anything is taken, with the numbers, by `validate` too. */
+static void
+test_memory (Engine *engine, gconstpointer data)
+{
+  static const char *const commands[] = { "validate", "run --run-dir none" };
+  for (gsize i = 0; i < G_N_ELEMENTS (commands); i++)
+    {
+      g_assert_cmpint (engine_call (engine, "%s $SPECS/grpo.spec --set train.tokens_per_micro_batch=67108864", commands[i]), ==,
+                       4);
+      g_autofree char *all = g_strconcat (engine->out, engine->err, NULL);
+      g_assert_nonnull (strstr (all, "which has"));
+      g_assert_nonnull (strstr (all, "activations"));
+      g_assert_nonnull (strstr (all, "Lower train.tokens_per_micro_batch"));
+    }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -274,5 +290,6 @@ main (int argc, char **argv)
   ENGINE_TEST ("/bad-input/full-disk", test_full_disk);
   ENGINE_TEST ("/bad-input/full-file-system", test_full_file_system);
   ENGINE_TEST ("/bad-input/filling-disk", test_filling_disk);
+  ENGINE_TEST ("/bad-input/memory", test_memory);
   return g_test_run ();
 }
