@@ -25,7 +25,8 @@
 extern "C" {
 #endif
 
-#define DEV_VERSION 5u
+/* Rises with every change of meaning; a change of layout is found by DEV_LAYOUT, too. */
+#define DEV_VERSION 6u
 
 /* Keys are visited in tiles of this many; a page of the KV cache is a multiple of it, so paged and
  * contiguous keys give equal bits. */
@@ -192,7 +193,7 @@ dev_sampling_is_filtered (const struct dev_sampling *s)
 struct dev_ops
 {
   uint32_t version; // DEV_VERSION
-  uint32_t size;    // sizeof (struct dev_ops)
+  uint32_t layout;  // DEV_LAYOUT
   const char *name; // "cpu", "cuda"
 
   /* Opens device `ordinal` with a workspace of `workspace` bytes. On failure returns a status and writes
@@ -368,6 +369,13 @@ struct dev_ops
   /* *out (one double on the device) = sum of squares of x, in a fixed order. */
   void (*square_sum) (struct dev_context *, double *out, const float *x, size_t n);
 };
+
+/* Sizes of the table and of all that crosses it, so that a module of another build is refused instead of misread. */
+#define DEV_LAYOUT                                                                                                     \
+  ((uint32_t) (sizeof (struct dev_ops) + 3 * sizeof (struct dev_info) + 5 * sizeof (struct dev_kv)                     \
+               + 7 * sizeof (struct dev_batch) + 11 * sizeof (struct dev_attention) + 13 * sizeof (struct dev_qkv)     \
+               + 17 * sizeof (struct dev_norm) + 19 * sizeof (struct dev_matrix) + 23 * sizeof (struct dev_adamw)      \
+               + 29 * sizeof (struct dev_random) + 31 * sizeof (struct dev_sampling)))
 
 /* A backend exports one function of this type, named `dev_backend`, in its module. */
 typedef const struct dev_ops *(*dev_backend_function) (void);

@@ -44,10 +44,9 @@ open_module (const char *path, char **reason)
       return NULL;
     }
   const struct dev_ops *ops = function ();
-  if (ops->version == DEV_VERSION && ops->size == sizeof (struct dev_ops))
+  if (ops->version == DEV_VERSION && ops->layout == DEV_LAYOUT)
     return ops;
-  *reason = g_strdup_printf ("%s is of another version of Plumbline (%u where %u is needed)", path, ops->version,
-                             DEV_VERSION);
+  *reason = g_strdup_printf ("%s is of another build of Plumbline; install it together with this program", path);
   return NULL;
 }
 

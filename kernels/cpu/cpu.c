@@ -6,7 +6,7 @@
 
 static const struct dev_ops ops = {
   .version = DEV_VERSION,
-  .size = sizeof (struct dev_ops),
+  .layout = DEV_LAYOUT,
   .name = "cpu",
   .open = cpu_open,
   .close = cpu_close,

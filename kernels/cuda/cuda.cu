@@ -9,7 +9,7 @@ make_table (void)
 {
   struct dev_ops ops = {};
   ops.version = DEV_VERSION;
-  ops.size = sizeof ops;
+  ops.layout = DEV_LAYOUT;
   ops.name = "cuda";
 #define OP(name) ops.name = cuda_##name
   OP (open);

@@ -664,7 +664,7 @@ const struct dev_ops *
 dev_reference (void)
 {
   static struct dev_ops ops;
-  if (ops.size)
+  if (ops.layout)
     return &ops;
   struct dev_ops own = *dev_cpu ();
   own.name = "reference";
