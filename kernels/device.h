@@ -26,7 +26,7 @@ extern "C" {
 #endif
 
 /* Rises with every change of meaning; a change of layout is found by DEV_LAYOUT, too. */
-#define DEV_VERSION 6u
+#define DEV_VERSION 7u
 
 /* Keys are visited in tiles of this many; a page of the KV cache is a multiple of it, so paged and
  * contiguous keys give equal bits. */
@@ -139,13 +139,16 @@ struct dev_norm
 };
 
 /* A weight matrix of a linear layer, y = x W^T. `packed` is a copy in the backend's own layout made by
- * `pack`, or NULL; it never changes a result, only the time. */
+ * `pack`, or NULL; it never changes a result, only the time. With codes (both or none) the forward products use code times
+ * scale of its row in place of data, rounded to the type or not; the backward ones do not. */
 struct dev_matrix
 {
   const void *data; // (rows, cols) of type
   const void *packed;
   int rows; // outputs
   int cols; // inputs
+  const uint8_t *codes;     // (rows, cols) of e4m3, or NULL
+  const float *code_scales; // (rows) or NULL
 };
 
 /* One AdamW update (Loshchilov and Hutter 2019, decoupled decay). */
@@ -267,7 +270,11 @@ struct dev_ops
   size_t (*pack_size) (struct dev_context *, int rows, int cols, enum dev_type type);
   void (*pack) (struct dev_context *, void *packed, const void *data, int rows, int cols,
                 enum dev_type type);
-  /* y (T, rows) = x (T, cols) W^T */
+  /* codes (rows, cols) and scales (rows) of a matrix: a row's scale is its greatest size / 448, 1 where that is 0, and a code
+   * the e4m3 value nearest to element / scale. */
+  void (*encode) (struct dev_context *, uint8_t *codes, float *scales, const void *data, int rows, int cols,
+                  enum dev_type type);
+  /* y (T, rows) = x (T, cols) W^T. Codes need a workspace that holds the matrix in the type. */
   void (*linear_forward) (struct dev_context *, void *y, const void *x, const struct dev_matrix *w, int t,
                           enum dev_type type);
   /* dx (T, cols) = dy (T, rows) W; dw (rows, cols) += dy^T x, or = where `add` is false. dx or dw may be NULL. */

@@ -41,6 +41,14 @@ e4m3_to_float (uint8_t code)
   return x * 1.329227995784916e36f;
 }
 
+/* Scale of a row of weights whose greatest size is `most`. */
+static inline float
+e4m3_row_scale (float most)
+{
+  float scale = most / E4M3_MOST;
+  return scale > 0 ? scale : 1.0f;
+}
+
 /* Codes of one head's n elements; returns their scale, the factor of each code. A NaN or an infinity makes the scale one: sizes
  * are compared by their bits. */
 static inline float

@@ -17,9 +17,9 @@ limit_seconds (const PlumbBench *b, const PlumbBenchOptions *o)
   double size = dev_type_size (o->type), rows = o->requests;
   double prefill = 2 * b->blocks * o->prompt * rows / b->limits.products;
   double key = 2.0 * c->layers * c->groups * (o->kv_codes ? c->head_size + sizeof (float) : c->head_size * size);
-  double decode = 0;
+  double decode = 0, weights = b->blocks * (o->weight_codes ? 1 : size) + b->head * size;
   for (int step = 1; step < o->new_tokens; step++)
-    decode += MAX (size * (b->blocks + b->head) / b->limits.bandwidth,
+    decode += MAX (weights / b->limits.bandwidth,
                    2 * (b->blocks + b->head) * rows / b->limits.products)
               + rows * (o->prompt + step) * key / b->limits.bandwidth;
   return prefill + decode;
@@ -133,7 +133,8 @@ plumb_bench_rollout (const PlumbBenchOptions *o, GError **error)
   if (!plumb_bench_open (&bench, o, o->prompt + longest, error))
     return FALSE;
   PlumbRolloutPlan plan = { .max_running = o->requests, .max_prompt = o->prompt, .max_new_tokens = longest,
-                            .prefill_tokens = bench.device->asynchronous ? 8192 : 0, .kv_codes = o->kv_codes };
+                            .prefill_tokens = bench.device->asynchronous ? 8192 : 0, .kv_codes = o->kv_codes,
+                            .weight_codes = o->weight_codes };
   g_autoptr (PlumbRollout) rollout = plumb_rollout_new (bench.model, &plan, error);
   if (rollout && o->spread > 0)
     return bench_spread (rollout, o, bench.model->config->vocabulary, error);

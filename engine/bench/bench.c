@@ -150,8 +150,10 @@ plumb_bench_open (PlumbBench *bench, const PlumbBenchOptions *o, int positions, 
   bench->blocks = (double) s->layers * s->width
                   * (2.0 * s->heads * config->head_size + 2.0 * s->groups * config->head_size + 3.0 * s->mlp);
   bench->head = (double) s->vocabulary * s->width;
-  bench->device = plumb_device_open (
-      name, ops->workspace_size (s->vocabulary, positions, config->head_size, 2 * s->mlp), error);
+  gsize workspace = ops->workspace_size (s->vocabulary, positions, config->head_size, 2 * s->mlp);
+  if (o->weight_codes)
+    workspace = MAX (workspace, plumb_model_code_workspace (config, o->type));
+  bench->device = plumb_device_open (name, workspace, error);
   if (bench->device)
     bench->device->ops->set_deterministic (bench->device->context, o->deterministic);
   if (!bench->device || !measure_limits (bench->device, o->type, &bench->limits, error))

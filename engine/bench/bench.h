@@ -19,6 +19,7 @@ typedef struct
   PlumbRecompute recompute;         /* of train and step */
   gboolean offload;
   gboolean kv_codes;                /* of rollout and step: an fp8 cache */
+  gboolean weight_codes;            /* of rollout: fp8 weights of the blocks */
 } PlumbBenchOptions;
 
 /* What this machine can do, measured: the limits that shares refer to. */

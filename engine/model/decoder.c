@@ -207,8 +207,10 @@ plumb_model_free (PlumbModel *model)
   const struct dev_ops *ops = model->device->ops;
   ops->arena_free (model->weights);
   ops->arena_free (model->packed);
+  ops->arena_free (model->codes);
   ops->arena_free (model->rope);
   g_free (model->blocks);
+  g_free (model->coded_blocks);
   plumb_weight_table_free (model->table);
   plumb_model_config_free (model->config);
   g_free (model);
@@ -255,24 +257,57 @@ pack_matrix (PlumbModel *model, struct dev_matrix *matrix, PlumbCutter *cutter)
   matrix->packed = to;
 }
 
+/* Sizes of the matrices: those of a block, then the head. */
+typedef struct
+{
+  int rows, cols, times;
+} Shape;
+
+#define BLOCK_MATRICES 4
+
+static void
+list_shapes (const PlumbModelConfig *c, Shape shapes[BLOCK_MATRICES + 1])
+{
+  shapes[0] = (Shape){ qkv_rows (c), c->width, c->layers };
+  shapes[1] = (Shape){ c->width, c->heads * c->head_size, c->layers };
+  shapes[2] = (Shape){ 2 * c->mlp, c->width, c->layers };
+  shapes[3] = (Shape){ c->width, c->mlp, c->layers };
+  shapes[4] = (Shape){ c->vocabulary, c->width, c->score ? 0 : 1 };
+}
+
 static gsize
 packed_bytes (PlumbDevice *device, const PlumbModelConfig *c, enum dev_type type)
 {
-  struct
-  {
-    int rows, cols, times;
-  } matrices[] = {
-    { qkv_rows (c), c->width, c->layers },
-    { c->width, c->heads * c->head_size, c->layers },
-    { 2 * c->mlp, c->width, c->layers },
-    { c->width, c->mlp, c->layers },
-    { c->vocabulary, c->width, c->score ? 0 : 1 },
-  };
+  Shape shapes[BLOCK_MATRICES + 1];
   gsize bytes = 0;
-  for (gsize i = 0; i < G_N_ELEMENTS (matrices); i++)
-    bytes += matrices[i].times
-             * dev_align (device->ops->pack_size (device->context, matrices[i].rows, matrices[i].cols, type));
+  list_shapes (c, shapes);
+  for (gsize i = 0; i < G_N_ELEMENTS (shapes); i++)
+    bytes += shapes[i].times
+             * dev_align (device->ops->pack_size (device->context, shapes[i].rows, shapes[i].cols, type));
   return bytes;
+}
+
+gsize
+plumb_model_code_bytes (const PlumbModelConfig *config)
+{
+  Shape shapes[BLOCK_MATRICES + 1];
+  gsize bytes = 0;
+  list_shapes (config, shapes);
+  for (int i = 0; i < BLOCK_MATRICES; i++)
+    bytes += shapes[i].times
+             * (dev_align ((gsize) shapes[i].rows * shapes[i].cols) + dev_align (shapes[i].rows * sizeof (float)));
+  return bytes;
+}
+
+gsize
+plumb_model_code_workspace (const PlumbModelConfig *config, enum dev_type type)
+{
+  Shape shapes[BLOCK_MATRICES + 1];
+  gsize most = 0;
+  list_shapes (config, shapes);
+  for (int i = 0; i < BLOCK_MATRICES; i++)
+    most = MAX (most, (gsize) shapes[i].rows * shapes[i].cols);
+  return dev_align (most * dev_type_size (type));
 }
 
 gsize
@@ -285,11 +320,54 @@ plumb_model_bytes (PlumbDevice *device, const PlumbModelConfig *config, enum dev
   return bytes + (packed ? packed_bytes (device, config, type) : 0);
 }
 
+void
+plumb_model_make_codes (PlumbModel *model)
+{
+  if (!model->coded)
+    model->packed_version = 0;
+  model->coded = TRUE;
+}
+
+static void
+encode_matrix (PlumbModel *model, struct dev_matrix *matrix, PlumbCutter *cutter)
+{
+  const struct dev_ops *ops = model->device->ops;
+  guint8 *codes = plumb_cut (cutter, (gsize) matrix->rows * matrix->cols);
+  float *scales = plumb_cut (cutter, matrix->rows * sizeof (float));
+  ops->encode (model->device->context, codes, scales, matrix->data, matrix->rows, matrix->cols, model->type);
+  matrix->codes = codes;
+  matrix->code_scales = scales;
+}
+
+/* At the same places each time: recorded passes hold them. */
+static gboolean
+encode_blocks (PlumbModel *model, GError **error)
+{
+  int layers = model->config->layers;
+  if (!model->codes)
+    model->codes = plumb_device_allocate (model->device, plumb_model_code_bytes (model->config), "fp8 weights", error);
+  if (!model->codes)
+    return FALSE;
+  PlumbCutter cutter = { model->device->ops->arena_base (model->codes), 0 };
+  if (!model->coded_blocks)
+    model->coded_blocks = g_memdup2 (model->blocks, layers * sizeof *model->blocks);
+  for (int i = 0; i < layers; i++)
+    {
+      encode_matrix (model, &model->coded_blocks[i].qkv, &cutter);
+      encode_matrix (model, &model->coded_blocks[i].o, &cutter);
+      encode_matrix (model, &model->coded_blocks[i].gate_up, &cutter);
+      encode_matrix (model, &model->coded_blocks[i].down, &cutter);
+    }
+  return TRUE;
+}
+
 gboolean
 plumb_model_pack (PlumbModel *model, GError **error)
 {
   if (model->packed_version == model->version)
     return TRUE;
+  if (model->coded && !encode_blocks (model, error))
+    return FALSE;
   const struct dev_ops *ops = model->device->ops;
   gsize bytes = packed_bytes (model->device, model->config, model->type);
   if (bytes && !model->packed)

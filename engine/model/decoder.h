@@ -24,7 +24,10 @@ typedef struct
   struct dev_arena *packed;  /* copies in the backend's layout, or NULL */
   guint64 version;           /* counts updates of the weights */
   guint64 packed_version;    /* version that `packed` was made from; 0: none */
+  gboolean coded;            /* whether plumb_model_pack makes codes */
+  struct dev_arena *codes;   /* e4m3 codes of the blocks' matrices and their scales, or NULL */
   PlumbBlock *blocks;        /* (layers) */
+  PlumbBlock *coded_blocks;  /* the same with codes, or NULL */
   const void *embed, *final_norm, *score;
   struct dev_matrix head;
   struct dev_arena *rope; /* cosines then sines, (positions, D / 2) each */
@@ -51,6 +54,10 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (PlumbModel, plumb_model_free)
 gsize plumb_model_bytes (PlumbDevice *device, const PlumbModelConfig *config, enum dev_type type,
                          int positions, gboolean packed);
 
+/* Bytes that the codes of the blocks' matrices and their scales take, and bytes of workspace that products with them need. */
+gsize plumb_model_code_bytes (const PlumbModelConfig *config);
+gsize plumb_model_code_workspace (const PlumbModelConfig *config, enum dev_type type);
+
 void *plumb_model_weights (PlumbModel *model);
 
 /* Ids at and above `vocabulary` do not exist: a table padded beyond the tokenizer's ids neither samples them nor
@@ -63,6 +70,8 @@ void plumb_model_set_rope (PlumbModel *model, const double *frequencies);
 /* Makes the packed copies for the current version, if they are older. Products give equal bits with and
  * without; a decode step of few rows is faster with. */
 gboolean plumb_model_pack (PlumbModel *model, GError **error);
+/* From now on plumb_model_pack also makes e4m3 codes of the blocks' matrices, for passes that ask for them. */
+void plumb_model_make_codes (PlumbModel *model);
 /* To be called after every change of the weights: their version grows and packed copies are stale. */
 void plumb_model_touch (PlumbModel *model);
 
@@ -112,6 +121,7 @@ typedef struct
   int table_stride;
   int page_tokens;
   const struct dev_kv *kv; /* (layers) the paged cache; NULL: contiguous */
+  gboolean coded;          /* by the codes of the last plumb_model_pack; never before a backward pass */
 } PlumbPass;
 
 /* Runs the blocks: hidden rows after the final norm stay in the buffers. */

@@ -130,12 +130,11 @@ set_batch (PlumbBuffers *b, const PlumbPass *pass)
 
 /* One block but for its last product. `x` is the residual stream and `delta` what the block before it adds. */
 static void
-block_forward_inside (PlumbModel *model, PlumbBuffers *b, int i, const float *x, const void *delta,
-               const struct dev_kv *kv)
+block_forward_inside (PlumbModel *model, PlumbBuffers *b, const PlumbBlock *w, int i, const float *x, const void *delta,
+                      const struct dev_kv *kv)
 {
   const struct dev_ops *ops = model->device->ops;
   struct dev_context *context = model->device->context;
-  const PlumbBlock *w = &model->blocks[i];
   PlumbBlockBuffers *a = &b->block[i % b->blocks];
   struct dev_attention attention = attention_of (model, i);
   struct dev_qkv qkv = qkv_of (model, i);
@@ -150,17 +149,20 @@ block_forward_inside (PlumbModel *model, PlumbBuffers *b, int i, const float *x,
 }
 
 static void
-block_forward (PlumbModel *model, PlumbBuffers *b, int i, const float *x, const void *delta, const struct dev_kv *kv)
+block_forward (PlumbModel *model, PlumbBuffers *b, const PlumbBlock *w, int i, const float *x, const void *delta,
+               const struct dev_kv *kv)
 {
-  block_forward_inside (model, b, i, x, delta, kv);
+  block_forward_inside (model, b, w, i, x, delta, kv);
   model->device->ops->linear_forward (model->device->context, b->delta, b->block[i % b->blocks].act,
-                                      &model->blocks[i].down, b->batch.tokens, model->type);
+                                      &w->down, b->batch.tokens, model->type);
 }
 
 /* From the ids of the described pass to the hidden rows. */
 static void
-run_blocks (PlumbModel *model, PlumbBuffers *b, const struct dev_kv *kv)
+run_blocks (PlumbModel *model, PlumbBuffers *b, const PlumbPass *pass)
 {
+  const struct dev_kv *kv = pass->kv;
+  const PlumbBlock *blocks = pass->coded ? model->coded_blocks : model->blocks;
   const struct dev_ops *ops = model->device->ops;
   struct dev_context *context = model->device->context;
   int t = b->batch.tokens, width = model->config->width;
@@ -170,7 +172,7 @@ run_blocks (PlumbModel *model, PlumbBuffers *b, const struct dev_kv *kv)
   const void *delta = NULL;
   for (int i = 0; i < model->config->layers; i++)
     {
-      block_forward (model, b, i, x, delta, kv ? &kv[i] : &b->block[i % b->blocks].kv);
+      block_forward (model, b, &blocks[i], i, x, delta, kv ? &kv[i] : &b->block[i % b->blocks].kv);
       x = b->block[i % b->blocks].sum2;
       delta = b->delta;
     }
@@ -185,7 +187,7 @@ plumb_model_forward (PlumbModel *model, PlumbBuffers *b, const PlumbPass *pass, 
     return FALSE;
   set_batch (b, pass);
   send_description (b);
-  run_blocks (model, b, pass->kv);
+  run_blocks (model, b, pass);
   /* The head that follows checks what is queued: the host can do its part meanwhile. */
   return model->device->asynchronous || plumb_device_check (model->device, error);
 }
@@ -272,7 +274,7 @@ run_sampled_pass (PlumbModel *model, PlumbBuffers *b, const PlumbPass *pass, con
   const struct dev_ops *ops = model->device->ops;
   struct dev_context *context = model->device->context;
   ops->take_tokens (context, b->ids, b->tokens, places->source, b->batch.tokens);
-  run_blocks (model, b, pass->kv);
+  run_blocks (model, b, pass);
   if (ask->n == 0)
     return;
   ops->gather_rows (context, b->head_in, b->hidden, places->rows, ask->n, model->config->width, model->type);
@@ -392,7 +394,7 @@ recompute_block (PlumbModel *model, PlumbBuffers *b, int i)
     return;
   if (b->plan.recompute == PLUMB_RECOMPUTE_FULL)
     {
-      block_forward_inside (model, b, i, a->sum1, NULL, &a->kv);
+      block_forward_inside (model, b, &model->blocks[i], i, a->sum1, NULL, &a->kv);
       return;
     }
   ops->add_norm_forward (model->device->context, a->sum1, a->norm1, a->rstd1, a->sum1, NULL, w->input_norm, eps, t, width,

@@ -279,6 +279,8 @@ plumb_rollout_new (PlumbModel *model, const PlumbRolloutPlan *plan, GError **err
   if (!self->cache)
     return NULL;
   deal_cache (self);
+  if (self->plan.weight_codes)
+    plumb_model_make_codes (model);
   PlumbBufferPlan buffers = buffer_plan (config, &self->plan);
   self->buffers = plumb_buffers_new (model, &buffers, error);
   if (!self->buffers || !make_flights (self, error))
@@ -806,6 +808,7 @@ take_off (PlumbRollout *self, gboolean *queued, GError **error)
   add_filling (self, &draft);
   PlumbRecording *recording = decode ? find_recording (self, &draft) : NULL;
   PlumbPass pass = plumb_pass_draft_pass (&draft, self->kv);
+  pass.coded = self->plan.weight_codes;
   PlumbWanted asked = plumb_pass_draft_asked (&draft, self->sampling.temperature, self->sampling.seed);
   asked.filters = self->sampling.filters;
   asked.seen = has_penalty (&asked.filters) ? device->ops->arena_base (self->seen) : NULL;

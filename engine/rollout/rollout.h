@@ -22,6 +22,7 @@ typedef struct
   int max_new_tokens;    /* at most */
   int prefill_tokens;    /* prompt tokens of one pass; 0: automatic */
   int kv_codes;          /* whether the cache holds e4m3 codes, a byte each, with a scale per token and group */
+  int weight_codes;      /* whether products with the blocks' weights use e4m3 codes with a scale per output */
 } PlumbRolloutPlan;
 
 /* How tokens are chosen; may differ from one generation to the next. */

@@ -62,6 +62,9 @@ plumb_run_note_correction (PlumbSpec *spec, GPtrArray *notes)
   if (g_strcmp0 (plumb_spec_get_text (spec, "rollout.kv_type"), "fp8") == 0)
     note_uncorrected (spec, notes, "rollout.kv_type",
                       "keys and values are rounded while generating, and nothing corrects the log-probs for it");
+  if (g_strcmp0 (plumb_spec_get_text (spec, "rollout.weights"), "fp8") == 0)
+    note_uncorrected (spec, notes, "rollout.weights",
+                      "weights are rounded while generating, and nothing corrects the log-probs for it");
 }
 
 /* Settings that the choice of another makes idle. */

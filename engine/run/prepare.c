@@ -533,6 +533,7 @@ plumb_run_make_settings (PlumbWorkerSettings *s, const PlumbRunInputs *in, const
   s->rollout.max_running = (int) plumb_spec_get_integer (spec, "rollout.max_running");
   s->rollout.page_tokens = (int) plumb_spec_get_integer (spec, "rollout.page_tokens");
   s->rollout.kv_codes = g_strcmp0 (plumb_spec_get_text (spec, "rollout.kv_type"), "fp8") == 0;
+  s->rollout.weight_codes = g_strcmp0 (plumb_spec_get_text (spec, "rollout.weights"), "fp8") == 0;
   if (s->rollout.page_tokens % DEV_KEY_TILE != 0)
     {
       g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,

@@ -31,7 +31,7 @@ typedef struct
   double *real;
 } Number;
 
-#define N_NUMBERS 27
+#define N_NUMBERS 28
 
 static void
 list_numbers (PlumbWorkerSettings *s, int *type, int *recompute, Number numbers[N_NUMBERS])
@@ -59,6 +59,7 @@ list_numbers (PlumbWorkerSettings *s, int *type, int *recompute, Number numbers[
     { "max-new-tokens", &s->rollout.max_new_tokens, NULL },
     { "prefill-tokens", &s->rollout.prefill_tokens, NULL },
     { "kv-codes", &s->rollout.kv_codes, NULL },
+    { "weight-codes", &s->rollout.weight_codes, NULL },
     { "beta1", NULL, &s->trainer.beta1 },
     { "beta2", NULL, &s->trainer.beta2 },
     { "epsilon", NULL, &s->trainer.epsilon },
@@ -149,8 +150,9 @@ plumb_worker_workspace (const PlumbWorkerSettings *s, const PlumbModelConfig *c)
 {
   int qkv = (c->heads + 2 * c->groups) * c->head_size;
   const struct dev_ops *ops = plumb_device_backend (s->device ? s->device : "cpu", NULL);
-  return (ops ? ops : dev_cpu ())
+  gsize bytes = (ops ? ops : dev_cpu ())
       ->workspace_size (c->vocabulary, positions_of (s, c), c->head_size, MAX (MAX (qkv, c->width), c->mlp));
+  return s->rollout.weight_codes ? MAX (bytes, plumb_model_code_workspace (c, s->type)) : bytes;
 }
 
 /* Resident memory of this process now. */
@@ -256,7 +258,8 @@ plan_policy (PlumbMemoryPlan *plan, const PlumbWorkerSettings *s, PlumbDevice *d
     return TRUE;
   PlumbRolloutPlan rollout = s->rollout;
   plumb_rollout_plan_complete (&rollout, config);
-  plan->packed = plumb_model_bytes (device, config, s->type, positions, TRUE) - plan->weights;
+  plan->packed = plumb_model_bytes (device, config, s->type, positions, TRUE) - plan->weights
+                 + (s->rollout.weight_codes ? plumb_model_code_bytes (config) : 0);
   plan->rollout = plumb_rollout_bytes (config, s->type, &rollout);
   return TRUE;
 }

@@ -77,6 +77,7 @@ void cpu_graph_free (struct dev_graph *);
 
 size_t cpu_pack_size (struct dev_context *, int, int, enum dev_type);
 void cpu_pack (struct dev_context *, void *, const void *, int, int, enum dev_type);
+void cpu_encode (struct dev_context *, uint8_t *, float *, const void *, int, int, enum dev_type);
 void cpu_linear_forward (struct dev_context *, void *, const void *, const struct dev_matrix *, int,
                          enum dev_type);
 void cpu_linear_backward (struct dev_context *, void *, float *, bool, const void *, const void *,

@@ -42,6 +42,7 @@ static const struct dev_ops ops = {
   .graph_free = cpu_graph_free,
   .pack_size = cpu_pack_size,
   .pack = cpu_pack,
+  .encode = cpu_encode,
   .linear_forward = cpu_linear_forward,
   .linear_backward = cpu_linear_backward,
   .embed_forward = cpu_embed_forward,

@@ -288,6 +288,8 @@ void cuda_multiply (struct dev_context *, enum cuda_product, void *c, enum dev_t
 /* y (m, rows) = x w^T in bf16 for very few rows m; false where it does not serve the shape. */
 bool cuda_multiply_few_rows (struct dev_context *, void *y, enum dev_type y_type, const void *x, const void *w, int m,
                              int rows, int cols);
+/* The same in bf16 with the codes of w. */
+bool cuda_multiply_few_rows_coded (struct dev_context *, void *y, const void *x, const struct dev_matrix *w, int m);
 
 /* Rows first..first+count-1 of a call of head_sample: scales logits (count, vocabulary) and leaves -INFINITY where nothing
  * may be drawn; notes what was drawn. See filter.cu. */
@@ -329,6 +331,7 @@ void cuda_replay (struct dev_context *, struct dev_graph *);
 void cuda_graph_free (struct dev_graph *);
 size_t cuda_pack_size (struct dev_context *, int, int, enum dev_type);
 void cuda_pack (struct dev_context *, void *, const void *, int, int, enum dev_type);
+void cuda_encode (struct dev_context *, uint8_t *, float *, const void *, int, int, enum dev_type);
 void cuda_linear_forward (struct dev_context *, void *, const void *, const struct dev_matrix *, int, enum dev_type);
 void cuda_linear_backward (struct dev_context *, void *, float *, bool, const void *, const void *,
                            const struct dev_matrix *, int, enum dev_type);

@@ -46,6 +46,7 @@ make_table (void)
   OP (graph_free);
   OP (pack_size);
   OP (pack);
+  OP (encode);
   OP (linear_forward);
   OP (linear_backward);
   OP (embed_forward);

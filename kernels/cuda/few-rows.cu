@@ -39,7 +39,8 @@ enum result
 
 struct few_rows_job
 {
-  const bf16 *w;
+  const char *w;       // (rows, cols) of bf16, or of codes:
+  const float *scales; // (rows) or NULL
   int m, rows, cols;
   int items;     // pairs of rows of w
   int parts;     // warps of a team
@@ -63,6 +64,23 @@ add_products (float &sum, const uint4 &w, const uint4 &x)
       __nv_bfloat162 a = *reinterpret_cast<const __nv_bfloat162 *> (left + i);
       __nv_bfloat162 b = *reinterpret_cast<const __nv_bfloat162 *> (right + i);
       float2 fa = __bfloat1622float2 (a), fb = __bfloat1622float2 (b);
+      sum = fmaf (fa.x, fb.x, sum);
+      sum = fmaf (fa.y, fb.y, sum);
+    }
+}
+
+/* Sixteen codes, whose values are exact as halves. */
+__device__ __forceinline__ void
+add_products (float &sum, const uint4 &codes, const uint4 &x0, const uint4 &x1)
+{
+  const uint32_t *left = &codes.x;
+#pragma unroll
+  for (int i = 0; i < 8; i++)
+    {
+      __nv_fp8x2_storage_t pair = (__nv_fp8x2_storage_t) (left[i / 2] >> (i % 2 * 16));
+      float2 fa = __half22float2 ((__half2) __nv_cvt_fp8x2_to_halfraw2 (pair, __NV_E4M3));
+      uint32_t right = (i < 4 ? &x0.x : &x1.x)[i % 4];
+      float2 fb = __bfloat1622float2 (*reinterpret_cast<const __nv_bfloat162 *> (&right));
       sum = fmaf (fa.x, fb.x, sum);
       sum = fmaf (fa.y, fb.y, sum);
     }
@@ -95,25 +113,26 @@ rows_of (const few_rows_job &job, int item, int &first, int &second)
 struct reader
 {
   int item, step;
-  const bf16 *first, *second; // where the item's rows begin; second NULL where there is none
+  const char *first, *second; // where the item's rows begin; second NULL where there is none
 };
 
-template <int RESULT>
+template <int RESULT, bool CODED>
 __device__ __forceinline__ void
 aim (reader &r, const few_rows_job &job)
 {
   int first, second;
   rows_of<RESULT> (job, r.item, first, second);
-  r.first = job.w + (int64_t) first * job.cols;
-  r.second = second < job.rows ? job.w + (int64_t) second * job.cols : NULL;
+  int64_t bytes = (int64_t) job.cols * (CODED ? 1 : 2);
+  r.first = job.w + first * bytes;
+  r.second = second < job.rows ? job.w + second * bytes : NULL;
 }
 
-template <int RESULT>
+template <int RESULT, bool CODED>
 __device__ __forceinline__ void
 read_step (reader &r, const few_rows_job &job, uint4 *slot, int chunk, int chunks, int steps, int teams, int last)
 {
   bool inside = chunk < chunks;
-  int64_t at = inside ? (int64_t) chunk * 8 : 0;
+  int64_t at = inside ? (int64_t) chunk * 16 : 0;
   copy_16 (slot, r.first + at, inside);
   copy_16 (slot + WARP, (r.second ? r.second : r.first) + at, inside && r.second);
   if (++r.step < steps)
@@ -121,7 +140,7 @@ read_step (reader &r, const few_rows_job &job, uint4 *slot, int chunk, int chunk
   r.step = 0;
   r.item += teams;
   if (r.item < last)
-    aim<RESULT> (r, job);
+    aim<RESULT, CODED> (r, job);
 }
 
 /* The weights of the norm, on their way before the inputs are there. Each thread reads what it copied itself. */
@@ -266,7 +285,7 @@ finish_item (const few_rows_job &job, int item, int m, float a, float b)
 /* A block a multiprocessor, and beside it one of the next launch: kernels with a norm and those without, which take
  * turns, are each kept from doubling up, the ones by shared memory, the others by registers. Threads beyond THREADS are there
  * for their registers alone. */
-template <int M, int SOURCE, int RESULT>
+template <int M, int SOURCE, int RESULT, bool CODED>
 __global__ void __launch_bounds__ (SOURCE == SOURCE_NORM ? THREADS + 64 : MOST_THREADS, SOURCE == SOURCE_NORM ? 2 : 1)
 few_rows (few_rows_job job)
 {
@@ -277,7 +296,7 @@ few_rows (few_rows_job job)
   int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, parts = job.parts;
   int first = (int) ((int64_t) job.items * blockIdx.x / gridDim.x);
   int last = (int) ((int64_t) job.items * (blockIdx.x + 1) / gridDim.x);
-  int team = warp / parts, part = warp % parts, teams = WARPS / parts, chunks = job.cols / 8;
+  int team = warp / parts, part = warp % parts, teams = WARPS / parts, chunks = job.cols / (CODED ? 16 : 8);
   int steps = (chunks + WARP * parts - 1) / (WARP * parts);
   int own = first + team < last ? (last - first - team + teams - 1) / teams : 0, total = own * steps;
   uint4 *ring = (uint4 *) memory + warp * STAGES * 2 * WARP + lane;
@@ -291,12 +310,12 @@ few_rows (few_rows_job job)
   copy_commit ();
   reader ahead = { first + team, 0, NULL, NULL };
   if (total > 0)
-    aim<RESULT> (ahead, job);
+    aim<RESULT, CODED> (ahead, job);
 #pragma unroll
   for (int i = 0; i < STAGES - 1; i++)
     {
       if (i < total)
-        read_step<RESULT> (ahead, job, ring + i * 2 * WARP, (ahead.step * parts + part) * WARP + lane, chunks, steps, teams,
+        read_step<RESULT, CODED> (ahead, job, ring + i * 2 * WARP, (ahead.step * parts + part) * WARP + lane, chunks, steps, teams,
                            last);
       copy_commit ();
     }
@@ -312,7 +331,7 @@ few_rows (few_rows_job job)
       make_norm<M> (job, kept, norm_weight);
     }
   else if (SOURCE == SOURCE_KEPT)
-    for (int i = threadIdx.x; i < job.m * chunks; i += THREADS)
+    for (int i = threadIdx.x; i < job.m * (job.cols / 8); i += THREADS)
       ((uint4 *) kept)[i] = ((const uint4 *) job.x)[i];
   __syncthreads ();
   float sum[2][M];
@@ -324,7 +343,7 @@ few_rows (few_rows_job job)
     {
       int free_stage = stage == 0 ? STAGES - 1 : stage - 1;
       if (n + STAGES - 1 < total)
-        read_step<RESULT> (ahead, job, ring + free_stage * 2 * WARP, (ahead.step * parts + part) * WARP + lane, chunks,
+        read_step<RESULT, CODED> (ahead, job, ring + free_stage * 2 * WARP, (ahead.step * parts + part) * WARP + lane, chunks,
                            steps, teams, last);
       copy_commit ();
       copy_wait<STAGES - 1> ();
@@ -337,10 +356,23 @@ few_rows (few_rows_job job)
           for (int i = 0; i < M; i++)
             if (i < job.m)
               {
-                uint4 x = SOURCE == SOURCE_DIRECT ? __ldg ((const uint4 *) job.x + (int64_t) i * chunks + chunk)
-                                                  : ((const uint4 *) kept)[i * chunks + chunk];
-                add_products (sum[0][i], a, x);
-                add_products (sum[1][i], b, x);
+                constexpr int PIECES = CODED ? 2 : 1;
+                uint4 x[PIECES];
+#pragma unroll
+                for (int k = 0; k < PIECES; k++)
+                  x[k] = SOURCE == SOURCE_DIRECT
+                             ? __ldg ((const uint4 *) job.x + ((int64_t) i * chunks + chunk) * PIECES + k)
+                             : ((const uint4 *) kept)[(i * chunks + chunk) * PIECES + k];
+                if constexpr (CODED)
+                  {
+                    add_products (sum[0][i], a, x[0], x[1]);
+                    add_products (sum[1][i], b, x[0], x[1]);
+                  }
+                else
+                  {
+                    add_products (sum[0][i], a, x[0]);
+                    add_products (sum[1][i], b, x[0]);
+                  }
               }
         }
       __syncwarp ();
@@ -371,6 +403,13 @@ few_rows (few_rows_job job)
         {
           a += sums[p];
           b += sums[parts + p];
+        }
+      if (CODED)
+        {
+          int row, other;
+          rows_of<RESULT> (job, first + k, row, other);
+          a *= job.scales[row];
+          b *= other < job.rows ? job.scales[other] : 0;
         }
       if (RESULT == RESULT_QKV)
         finish_qkv (job, first + k, m, a, b, i == threadIdx.x ? own_turn : read_turn (job, first + k, m));
@@ -407,13 +446,13 @@ claim_registers (const void *kernel)
   return threads < THREADS ? THREADS : threads > MOST_THREADS ? MOST_THREADS : threads;
 }
 
-template <int M, int SOURCE, int RESULT>
+template <int M, int SOURCE, int RESULT, bool CODED>
 static bool
 launch (struct dev_context *context, few_rows_job *job)
 {
   int blocks = context->multiprocessors;
   blocks = blocks < job->items ? blocks : job->items;
-  job->parts = choose_parts (job->items, blocks, job->cols / 8);
+  job->parts = choose_parts (job->items, blocks, job->cols / (CODED ? 16 : 8));
   int kept = SOURCE == SOURCE_DIRECT ? 0 : SOURCE == SOURCE_NORM ? M + 1 : M; // rows
   int64_t bytes = ring_of<SOURCE>::bytes + (int64_t) kept * job->cols * (int) sizeof (bf16)
                   + (int64_t) ceil_div (job->items, blocks) * M * 2 * job->parts * (int) sizeof (float);
@@ -421,47 +460,56 @@ launch (struct dev_context *context, few_rows_job *job)
   if (SOURCE == SOURCE_NORM && bytes < context->shared_of_multiprocessor / 2)
     bytes = context->shared_of_multiprocessor / 2;
   else if (SOURCE != SOURCE_NORM)
-    threads = claim_registers ((const void *) few_rows<M, SOURCE, RESULT>);
+    threads = claim_registers ((const void *) few_rows<M, SOURCE, RESULT, CODED>);
   if (bytes > context->shared_limit
-      || cudaFuncSetAttribute (few_rows<M, SOURCE, RESULT>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int) bytes)
+      || cudaFuncSetAttribute (few_rows<M, SOURCE, RESULT, CODED>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int) bytes)
              != cudaSuccess
-      || cudaFuncSetAttribute (few_rows<M, SOURCE, RESULT>, cudaFuncAttributePreferredSharedMemoryCarveout,
+      || cudaFuncSetAttribute (few_rows<M, SOURCE, RESULT, CODED>, cudaFuncAttributePreferredSharedMemoryCarveout,
                                cudaSharedmemCarveoutMaxShared)
              != cudaSuccess)
     return false;
-  cuda_launch (context, few_rows<M, SOURCE, RESULT>, blocks, threads, bytes, *job);
+  cuda_launch (context, few_rows<M, SOURCE, RESULT, CODED>, blocks, threads, bytes, *job);
   CUDA_LAUNCHED (context, "a product of few rows");
   return true;
+}
+
+template <int SOURCE, int RESULT, bool CODED>
+static bool
+launch_matrix (struct dev_context *context, few_rows_job *job)
+{
+  if (job->m == 1)
+    return launch<1, SOURCE, RESULT, CODED> (context, job);
+  if (job->m == 2)
+    return launch<2, SOURCE, RESULT, CODED> (context, job);
+  return launch<4, SOURCE, RESULT, CODED> (context, job);
 }
 
 template <int SOURCE, int RESULT>
 static bool
 launch_rows (struct dev_context *context, few_rows_job *job)
 {
-  if (job->m == 1)
-    return launch<1, SOURCE, RESULT> (context, job);
-  if (job->m == 2)
-    return launch<2, SOURCE, RESULT> (context, job);
-  return launch<4, SOURCE, RESULT> (context, job);
+  return job->scales ? launch_matrix<SOURCE, RESULT, true> (context, job)
+                     : launch_matrix<SOURCE, RESULT, false> (context, job);
 }
 
 static bool
 serves (const few_rows_job *job)
 {
-  return job->m >= 1 && job->m <= MOST_ROWS && job->cols % 8 == 0
+  return job->m >= 1 && job->m <= MOST_ROWS && job->cols % (job->scales ? 16 : 8) == 0
          && ((uintptr_t) job->x | (uintptr_t) job->w) % 16 == 0;
 }
 
 static few_rows_job
-new_job (const void *w, int m, int rows, int cols)
+new_job (const struct dev_matrix *w, int m)
 {
   few_rows_job job;
   memset (&job, 0, sizeof job);
-  job.w = (const bf16 *) w;
+  job.w = w->codes ? (const char *) w->codes : (const char *) w->data;
+  job.scales = w->codes ? w->code_scales : NULL;
   job.m = m;
-  job.rows = rows;
-  job.cols = cols;
-  job.items = ceil_div (rows, 2);
+  job.rows = w->rows;
+  job.cols = w->cols;
+  job.items = ceil_div (w->rows, 2);
   return job;
 }
 
@@ -469,15 +517,29 @@ bool
 cuda_multiply_few_rows (struct dev_context *context, void *y, enum dev_type y_type, const void *x, const void *w, int m,
                         int rows, int cols)
 {
-  few_rows_job job = new_job (w, m, rows, cols);
+  struct dev_matrix matrix = { w, NULL, rows, cols };
+  few_rows_job job = new_job (&matrix, m);
   job.x = (const bf16 *) x;
   job.y = y;
   if (!serves (&job))
     return false;
   bool kept = (m > 2 ? 4 : m) * cols * (int) sizeof (bf16) <= MOST_INPUT;
   if (y_type == DEV_F32)
-    return kept ? launch_rows<SOURCE_KEPT, RESULT_FLOAT> (context, &job)
-                : launch_rows<SOURCE_DIRECT, RESULT_FLOAT> (context, &job);
+    return kept ? launch_matrix<SOURCE_KEPT, RESULT_FLOAT, false> (context, &job)
+                : launch_matrix<SOURCE_DIRECT, RESULT_FLOAT, false> (context, &job);
+  return kept ? launch_rows<SOURCE_KEPT, RESULT_TYPED> (context, &job)
+              : launch_rows<SOURCE_DIRECT, RESULT_TYPED> (context, &job);
+}
+
+bool
+cuda_multiply_few_rows_coded (struct dev_context *context, void *y, const void *x, const struct dev_matrix *w, int m)
+{
+  few_rows_job job = new_job (w, m);
+  job.x = (const bf16 *) x;
+  job.y = y;
+  if (!serves (&job))
+    return false;
+  bool kept = (m > 2 ? 4 : m) * w->cols * (int) sizeof (bf16) <= MOST_INPUT;
   return kept ? launch_rows<SOURCE_KEPT, RESULT_TYPED> (context, &job)
               : launch_rows<SOURCE_DIRECT, RESULT_TYPED> (context, &job);
 }
@@ -500,7 +562,7 @@ cuda_norm_qkv_forward (struct dev_context *context, const struct dev_norm *norm,
 {
   if (!cuda_enter (context) || batch->tokens <= 0)
     return;
-  few_rows_job job = new_job (w->data, batch->tokens, w->rows, w->cols);
+  few_rows_job job = new_job (w, batch->tokens);
   job.norm = *norm;
   job.y = raw;
   job.q = (bf16 *) q;
@@ -525,7 +587,7 @@ cuda_norm_swiglu_forward (struct dev_context *context, const struct dev_norm *no
 {
   if (!cuda_enter (context) || t <= 0)
     return;
-  few_rows_job job = new_job (w->data, t, w->rows, w->cols);
+  few_rows_job job = new_job (w, t);
   job.norm = *norm;
   job.y = gate_up;
   job.act = (bf16 *) act;

@@ -25,6 +25,32 @@ set (void *x, size_t i, double value, enum dev_type type)
     ((float *) x)[i] = (float) value;
 }
 
+/* Element c of row r of a matrix: where there are codes, what they stand for in the type. */
+static double
+weight (const struct dev_matrix *w, int r, int c, enum dev_type type)
+{
+  size_t i = (size_t) r * w->cols + c;
+  if (!w->codes)
+    return get (w->data, i, type);
+  float value = e4m3_to_float (w->codes[i]) * w->code_scales[r];
+  return type == DEV_BF16 ? bf16_to_float (bf16_from_float (value)) : value;
+}
+
+static void
+encode (struct dev_context *context, uint8_t *codes, float *scales, const void *data, int rows, int cols,
+        enum dev_type type)
+{
+  for (int r = 0; r < rows; r++)
+    {
+      double most = 0;
+      for (int c = 0; c < cols; c++)
+        most = fmax (most, fabs (get (data, (size_t) r * cols + c, type)));
+      scales[r] = e4m3_row_scale ((float) most);
+      for (int c = 0; c < cols; c++)
+        codes[(size_t) r * cols + c] = e4m3_from_float ((float) get (data, (size_t) r * cols + c, type) / scales[r]);
+    }
+}
+
 static void
 linear_forward (struct dev_context *context, void *y, const void *x, const struct dev_matrix *w, int t,
                 enum dev_type type)
@@ -34,7 +60,7 @@ linear_forward (struct dev_context *context, void *y, const void *x, const struc
       {
         double sum = 0;
         for (int c = 0; c < w->cols; c++)
-          sum += get (x, (size_t) i * w->cols + c, type) * get (w->data, (size_t) r * w->cols + c, type);
+          sum += get (x, (size_t) i * w->cols + c, type) * weight (w, r, c, type);
         set (y, (size_t) i * w->rows + r, sum, type);
       }
 }
@@ -668,6 +694,7 @@ dev_reference (void)
     return &ops;
   struct dev_ops own = *dev_cpu ();
   own.name = "reference";
+  own.encode = encode;
   own.linear_forward = linear_forward;
   own.linear_backward = linear_backward;
   own.embed_forward = embed_forward;

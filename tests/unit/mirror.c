@@ -72,7 +72,8 @@ pull (void)
 static struct dev_matrix
 matrix (const struct dev_matrix *w)
 {
-  return (struct dev_matrix){ there (w->data), there (w->packed), w->rows, w->cols };
+  return (struct dev_matrix){ there (w->data), there (w->packed), w->rows, w->cols, there (w->codes),
+                              there (w->code_scales) };
 }
 
 static struct dev_kv
@@ -139,6 +140,14 @@ pack (struct dev_context *c, void *packed, const void *data, int rows, int cols,
 {
   push ();
   real->pack (c, there (packed), there (data), rows, cols, type);
+  pull ();
+}
+
+static void
+encode (struct dev_context *c, uint8_t *codes, float *scales, const void *data, int rows, int cols, enum dev_type type)
+{
+  push ();
+  real->encode (c, there (codes), there (scales), there (data), rows, cols, type);
   pull ();
 }
 
@@ -410,6 +419,7 @@ mirror_open (const struct dev_ops *backend, size_t workspace, int deterministic,
   OP (scatter_rows);
   OP (take_tokens);
   OP (pack);
+  OP (encode);
   OP (linear_forward);
   OP (linear_backward);
   OP (embed_forward);

@@ -174,6 +174,7 @@ test_settings (void)
   sent.trainer.beta2 = 0.95;
   sent.rollout.page_tokens = 16;
   sent.rollout.kv_codes = 1;
+  sent.rollout.weight_codes = 1;
   g_auto (PlumbWorkerSettings) got = { 0 };
   g_autoptr (GVariant) body = g_variant_ref_sink (plumb_worker_settings_to_body (&sent));
   g_assert_true (plumb_worker_settings_from_body (&got, body, NULL));
@@ -184,6 +185,7 @@ test_settings (void)
   g_assert_cmpfloat (got.trainer.beta2, ==, 0.95);
   g_assert_cmpint (got.rollout.page_tokens, ==, 16);
   g_assert_cmpint (got.rollout.kv_codes, ==, 1);
+  g_assert_cmpint (got.rollout.weight_codes, ==, 1);
   g_autoptr (GVariant) empty = g_variant_ref_sink (g_variant_new ("a{sv}", NULL));
   g_auto (PlumbWorkerSettings) none = { 0 };
   g_autoptr (GError) error = NULL;

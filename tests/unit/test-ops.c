@@ -1035,6 +1035,44 @@ check_coded (Fixture *f)
   check_decode (f, &l, out);
 }
 
+/* Codes of weights: made as the software makes them, and products with them as with what they stand for. */
+static void
+check_coded_weights (Fixture *f)
+{
+  int few = pick (f, 0, 1), t = few ? pick (f, 1, 5) : pick (f, 6, 70);
+  int rows = pick (f, 1, 300), cols = few ? 16 * pick (f, 1, 300) : pick (f, 1, 200), zero = pick (f, 0, rows - 1);
+  size_t n = (size_t) rows * cols;
+  uint8_t *codes = take (f, n), *want_codes = take (f, n);
+  float *scales = take (f, rows * 4), *want_scales = take (f, rows * 4), *values = take (f, n * 4);
+  void *data = random_typed (f, n, 3), *plain = output (f, n);
+  memset ((char *) data + (size_t) zero * cols * dev_type_size (f->type), 0, cols * dev_type_size (f->type));
+  struct dev_matrix w = { data, NULL, rows, cols, codes, scales }, exact = { plain, NULL, rows, cols };
+  void *x = random_typed (f, (size_t) t * cols, 1);
+  void *y = output (f, (size_t) t * rows), *want = output (f, (size_t) t * rows);
+  f->ops->encode (f->context, codes, scales, data, rows, cols, f->type);
+  for (int r = 0; r < rows; r++)
+    {
+      double most = 0;
+      for (int c = 0; c < cols; c++)
+        most = fmax (most, fabs (at (data, (size_t) r * cols + c, f->type)));
+      want_scales[r] = most > 0 ? (float) most / 448.0f : 1;
+      for (size_t i = (size_t) r * cols; i < (size_t) (r + 1) * cols; i++)
+        {
+          want_codes[i] = e4m3_from_float ((float) at (data, i, f->type) / want_scales[r]);
+          values[i] = e4m3_to_float (want_codes[i]) * want_scales[r];
+        }
+    }
+  g_assert_cmpmem (scales, rows * 4, want_scales, rows * 4);
+  g_assert_cmpmem (codes, n, want_codes, n);
+  assert_near ("codes of weights", values, decoded (f, codes, scales, rows, cols), n, DEV_F32, 0);
+  cpu_row_store (plain, values, n, f->type);
+  f->ops->linear_forward (f->context, y, x, &w, t, f->type);
+  f->reference->linear_forward (f->context, want, x, &exact, t, f->type);
+  assert_near ("linear_forward by codes", y, want, (size_t) t * rows, f->type, bound (f));
+  f->reference->linear_forward (f->context, y, x, &w, t, f->type);
+  assert_near ("reference by codes", y, want, (size_t) t * rows, f->type, 0);
+}
+
 /* One key alone: what comes out are its values, code by code, in whichever way they are read. */
 static void
 test_code_values (void)
@@ -1230,6 +1268,7 @@ main (int argc, char **argv)
     { "attention", check_attention },
     { "large-attention", check_large_attention },
     { "coded-cache", check_coded },
+    { "coded-weights", check_coded_weights },
     { "codes", NULL, test_codes, .cpu_only = TRUE },
     { "code-values", NULL, test_code_values },
     { "norm-product", check_norm_product },
