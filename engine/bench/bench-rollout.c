@@ -10,6 +10,14 @@
 #include "engine/bench/bench.h"
 #include "engine/rollout/rollout.h"
 
+/* Bytes of weights that a decode step reads. */
+static double
+weight_bytes (const PlumbBench *b, const PlumbBenchOptions *o)
+{
+  double size = (double) dev_type_size (o->type);
+  return b->blocks * (o->weight_codes ? 1 : size) + b->head * size;
+}
+
 static double
 limit_seconds (const PlumbBench *b, const PlumbBenchOptions *o)
 {
@@ -17,7 +25,7 @@ limit_seconds (const PlumbBench *b, const PlumbBenchOptions *o)
   double size = dev_type_size (o->type), rows = o->requests;
   double prefill = 2 * b->blocks * o->prompt * rows / b->limits.products;
   double key = 2.0 * c->layers * c->groups * (o->kv_codes ? c->head_size + sizeof (float) : c->head_size * size);
-  double decode = 0, weights = b->blocks * (o->weight_codes ? 1 : size) + b->head * size;
+  double decode = 0, weights = weight_bytes (b, o);
   for (int step = 1; step < o->new_tokens; step++)
     decode += MAX (weights / b->limits.bandwidth,
                    2 * (b->blocks + b->head) * rows / b->limits.products)
@@ -159,8 +167,7 @@ plumb_bench_rollout (const PlumbBenchOptions *o, GError **error)
            tokens / limit);
   if (o->requests == 1)
     g_print ("  a decode step reads %.2f GB of weights: %.0f %% of the bandwidth\n",
-             dev_type_size (o->type) * (bench.blocks + bench.head) / 1e9,
-             100 * dev_type_size (o->type) * (bench.blocks + bench.head) * (o->new_tokens - 1) / (best - best_prefill)
-                 / bench.limits.bandwidth);
+             weight_bytes (&bench, o) / 1e9,
+             100 * weight_bytes (&bench, o) * (o->new_tokens - 1) / (best - best_prefill) / bench.limits.bandwidth);
   return TRUE;
 }
