@@ -1040,7 +1040,7 @@ static void
 check_coded_weights (Fixture *f)
 {
   int few = pick (f, 0, 1), t = few ? pick (f, 1, 5) : pick (f, 6, 70);
-  int rows = pick (f, 1, 300), cols = few ? 16 * pick (f, 1, 300) : pick (f, 1, 200), zero = pick (f, 0, rows - 1);
+  int rows = pick (f, 1, 150), cols = few ? 16 * pick (f, 1, 100) : pick (f, 1, 100), zero = pick (f, 0, rows - 1);
   size_t n = (size_t) rows * cols;
   uint8_t *codes = take (f, n), *want_codes = take (f, n);
   float *scales = take (f, rows * 4), *want_scales = take (f, rows * 4), *values = take (f, n * 4);
