@@ -69,8 +69,7 @@ static const char *const schedule_choices[]
     = { "constant", "linear", "cosine", "cosine_floor", "wsd", NULL };
 static const char *const recompute_choices[] = { "none", "selective", "full", NULL };
 static const char *const offload_choices[] = { "none", "optimizer", NULL };
-static const char *const weights_choices[] = { "model", "fp8", NULL };
-static const char *const kv_choices[] = { "model", "fp8", NULL };
+static const char *const rounding_choices[] = { "model", "fp8", NULL };
 static const char *const export_choices[] = { "never", "end", "every", NULL };
 static const char *const reward_choices[]
     = { "number", "exact",   "regex", "json_schema", "length", "format", "choice",
@@ -387,10 +386,10 @@ static const PlumbField fields[] = {
   { "rollout.kv_memory", N_("Cache memory"), REAL, N_("share"), NULL, 0, 1, NULL,
     N_("Share of the free memory that the key-value cache may take."),
     EXPERT, ONLINE, SPIN, AUTO | OPEN, "--vllm.gpu_memory_utilization" },
-  { "rollout.kv_type", N_("Cache type"), CHOICE, NULL, "model", 0, 0, kv_choices,
+  { "rollout.kv_type", N_("Cache type"), CHOICE, NULL, "model", 0, 0, rounding_choices,
     N_("How keys and values are stored while generating: as the model computes, or fp8 (e4m3, a scale per token and group of heads), half of bf16's memory. Log-probs then differ a little from the trainer's: set a rollout correction with it."),
     EXPERT, ONLINE, COMBO, 0, NULL },
-  { "rollout.weights", N_("Weights for generating"), CHOICE, NULL, "model", 0, 0, weights_choices,
+  { "rollout.weights", N_("Weights for generating"), CHOICE, NULL, "model", 0, 0, rounding_choices,
     N_("Which weights the products of generation use: the model's, or fp8, an e4m3 copy of the blocks' weights with a scale per output, made after each update; embedding and head stay as they are. Faster for a few samples at a time, slower for many. Log-probs then differ from the trainer's: set a rollout correction with it."),
     EXPERT, ONLINE, COMBO, 0, NULL },
   { "rollout.async", N_("Generate ahead"), BOOLEAN, NULL, "no", 0, 0, NULL,
