@@ -15,9 +15,11 @@
 #include <string.h>
 
 #include "engine/core/error.h"
+#include "engine/rollout/kv-cache.h"
 #include "engine/rollout/kv-pages.h"
 #include "engine/rollout/pass.h"
 #include "engine/rollout/rollout.h"
+#include "engine/rollout/seen.h"
 
 #define PREFILL_TOKENS 512
 
@@ -68,12 +70,7 @@ struct _PlumbRollout
   gboolean held;
   guint64 version; /* of the weights, as tokens tell it */
   int limit;       /* tokens of the samples that are submitted now; 0: those of the sampling */
-  struct dev_arena *cache;
-  struct dev_kv *kv; /* (layers) */
-  gsize cache_bytes;
-  gboolean asleep;
-  gsize page_bytes;  /* of k or of v of one layer */
-  gsize scale_bytes; /* of the scales of such a page; 0: the cache has none */
+  PlumbKvCache *cache;
   PlumbSampling sampling;
   gint32 *stop;
   GQueue waiting;    /* of Prompt */
@@ -85,9 +82,7 @@ struct _PlumbRollout
   int ahead;                   /* passes that may be in flight while the next is queued */
   int ladder[RUNGS];           /* numbers of rows that are recorded */
   PlumbRecording recordings[RUNGS];
-  struct dev_arena *seen; /* (max_running + 1, seen_stride) bits of the ids that samples have seen, under a penalty */
-  int seen_stride;        /* words; the last row is for samples that nobody wants */
-  GArray *free_seen;      /* of int: rows of it */
+  PlumbSeen *seen;             /* NULL until a penalty asks for it */
   PlumbRolloutStatistics statistics;
 };
 
@@ -158,38 +153,25 @@ buffer_plan (const PlumbModelConfig *config, const PlumbRolloutPlan *plan)
   };
 }
 
-static gsize
-page_bytes (const PlumbModelConfig *config, enum dev_type type, const PlumbRolloutPlan *plan)
+static PlumbKvShape
+kv_shape (const PlumbRolloutPlan *plan)
 {
-  return (gsize) plan->page_tokens * config->groups * config->head_size * (plan->kv_codes ? 1 : dev_type_size (type));
-}
-
-static gsize
-scale_bytes (const PlumbModelConfig *config, const PlumbRolloutPlan *plan)
-{
-  return plan->kv_codes ? (gsize) plan->page_tokens * config->groups * sizeof (float) : 0;
+  return (PlumbKvShape){ plan->pages, plan->page_tokens, plan->kv_codes };
 }
 
 gsize
 plumb_rollout_page_bytes (const PlumbModelConfig *config, enum dev_type type, const PlumbRolloutPlan *plan)
 {
-  return 2 * (gsize) config->layers * (page_bytes (config, type, plan) + scale_bytes (config, plan));
-}
-
-static gsize
-cache_bytes (const PlumbModelConfig *config, enum dev_type type, const PlumbRolloutPlan *plan)
-{
-  /* One page more than are given out: rows that only fill a recorded size write there. */
-  gsize pages = plan->pages + 1;
-  return 2 * (gsize) config->layers
-         * (dev_align (page_bytes (config, type, plan) * pages) + dev_align (scale_bytes (config, plan) * pages));
+  PlumbKvShape shape = kv_shape (plan);
+  return plumb_kv_cache_page_bytes (config, type, &shape);
 }
 
 gsize
 plumb_rollout_bytes (const PlumbModelConfig *config, enum dev_type type, const PlumbRolloutPlan *plan)
 {
   PlumbBufferPlan buffers = buffer_plan (config, plan);
-  return cache_bytes (config, type, plan) + plumb_buffers_bytes (config, type, &buffers);
+  PlumbKvShape shape = kv_shape (plan);
+  return plumb_kv_cache_bytes (config, type, &shape) + plumb_buffers_bytes (config, type, &buffers);
 }
 
 static gboolean
@@ -233,25 +215,6 @@ drop_recordings (PlumbRollout *self)
     }
 }
 
-static void
-deal_cache (PlumbRollout *self)
-{
-  PlumbCutter cutter = { self->model->device->ops->arena_base (self->cache), 0 };
-  int layers = self->model->config->layers;
-  gsize pages = self->plan.pages + 1;
-  self->kv = g_new0 (struct dev_kv, layers);
-  for (int i = 0; i < layers; i++)
-    {
-      self->kv[i].k = plumb_cut (&cutter, self->page_bytes * pages);
-      self->kv[i].v = plumb_cut (&cutter, self->page_bytes * pages);
-      if (self->scale_bytes > 0)
-        {
-          self->kv[i].k_scales = plumb_cut (&cutter, self->scale_bytes * pages);
-          self->kv[i].v_scales = plumb_cut (&cutter, self->scale_bytes * pages);
-        }
-    }
-}
-
 PlumbRollout *
 plumb_rollout_new (PlumbModel *model, const PlumbRolloutPlan *plan, GError **error)
 {
@@ -262,7 +225,6 @@ plumb_rollout_new (PlumbModel *model, const PlumbRolloutPlan *plan, GError **err
   plumb_rollout_plan_complete (&self->plan, config);
   self->filling = g_ptr_array_new_with_free_func (prompt_free);
   self->running = g_ptr_array_new_with_free_func (sample_release);
-  self->free_seen = g_array_new (FALSE, FALSE, sizeof (int));
   if (self->plan.page_tokens % DEV_KEY_TILE != 0)
     {
       g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_INVALID,
@@ -272,13 +234,10 @@ plumb_rollout_new (PlumbModel *model, const PlumbRolloutPlan *plan, GError **err
       return NULL;
     }
   self->pages = plumb_kv_pages_new (self->plan.pages);
-  self->page_bytes = page_bytes (config, model->type, &self->plan);
-  self->scale_bytes = scale_bytes (config, &self->plan);
-  self->cache_bytes = cache_bytes (config, model->type, &self->plan);
-  self->cache = plumb_device_allocate (model->device, self->cache_bytes, "the KV cache", error);
+  PlumbKvShape shape = kv_shape (&self->plan);
+  self->cache = plumb_kv_cache_new (model, &shape, error);
   if (!self->cache)
     return NULL;
-  deal_cache (self);
   if (self->plan.weight_codes)
     plumb_model_make_codes (model);
   PlumbBufferPlan buffers = buffer_plan (config, &self->plan);
@@ -306,12 +265,10 @@ plumb_rollout_free (PlumbRollout *self)
     }
   g_ptr_array_unref (self->filling);
   g_ptr_array_unref (self->running);
-  self->model->device->ops->arena_free (self->cache);
-  self->model->device->ops->arena_free (self->seen);
-  g_array_unref (self->free_seen);
+  plumb_kv_cache_free (self->cache);
+  plumb_seen_free (self->seen);
   plumb_buffers_free (self->buffers);
   plumb_kv_pages_free (self->pages);
-  g_free (self->kv);
   g_free (self->stop);
   g_free (self);
 }
@@ -320,20 +277,14 @@ void
 plumb_rollout_sleep (PlumbRollout *self)
 {
   g_return_if_fail (plumb_rollout_running (self) == 0);
-  if (!self->asleep)
-    plumb_device_sleep (self->model->device, self->cache, self->cache_bytes);
-  self->asleep = TRUE;
+  plumb_kv_cache_sleep (self->cache);
   plumb_buffers_sleep (self->buffers);
 }
 
 gboolean
 plumb_rollout_wake (PlumbRollout *self, GError **error)
 {
-  if (self->asleep
-      && !plumb_device_wake (self->model->device, self->cache, self->cache_bytes, "the KV cache", error))
-    return FALSE;
-  self->asleep = FALSE;
-  return plumb_buffers_wake (self->buffers, error);
+  return plumb_kv_cache_wake (self->cache, error) && plumb_buffers_wake (self->buffers, error);
 }
 
 static void
@@ -350,51 +301,22 @@ has_penalty (const PlumbFilters *filters)
   return filters->repetition_penalty > 0 && filters->repetition_penalty != 1;
 }
 
-static void
-free_all_seen (PlumbRollout *self)
-{
-  g_array_set_size (self->free_seen, 0);
-  for (int i = self->plan.max_running - 1; i >= 0 && self->seen; i--)
-    g_array_append_val (self->free_seen, i);
-}
-
-/* Room for the ids that samples have seen, when a penalty first asks for it. */
+/* Every row is free again. */
 static gboolean
 make_seen (PlumbRollout *self, GError **error)
 {
-  self->seen_stride = (self->model->config->vocabulary + 31) / 32;
-  gsize bytes = (gsize) (self->plan.max_running + 1) * self->seen_stride * sizeof (guint32);
-  if (!self->seen)
-    self->seen = plumb_device_allocate (self->model->device, bytes, "the ids that samples have seen", error);
-  free_all_seen (self);
+  if (self->seen)
+    plumb_seen_release_all (self->seen);
+  else
+    self->seen = plumb_seen_new (self->model, self->plan.max_running, error);
   return self->seen != NULL;
-}
-
-/* Takes a row and writes the prompt's ids into it; queued, as what still writes to it for the sample before. */
-static int
-take_seen (PlumbRollout *self, const GArray *prompt)
-{
-  g_assert (self->free_seen->len > 0); /* no more samples are asked for than may run */
-  int row = g_array_index (self->free_seen, int, self->free_seen->len - 1);
-  gsize bytes = self->seen_stride * sizeof (guint32);
-  g_autofree guint32 *bits = g_malloc0 (bytes);
-  PlumbDevice *device = self->model->device;
-  g_array_set_size (self->free_seen, self->free_seen->len - 1);
-  for (guint i = 0; i < prompt->len; i++)
-    {
-      gint32 id = g_array_index (prompt, gint32, i);
-      if (id >= 0 && id < self->model->config->vocabulary)
-        bits[id / 32] |= 1u << id % 32;
-    }
-  device->ops->upload (device->context, (char *) device->ops->arena_base (self->seen) + row * bytes, bits, bytes);
-  return row;
 }
 
 static void
 release_seen (PlumbRollout *self, Sample *s)
 {
   if (s->seen >= 0)
-    g_array_append_val (self->free_seen, s->seen);
+    plumb_seen_release (self->seen, s->seen);
   s->seen = -1;
 }
 
@@ -421,7 +343,8 @@ plumb_rollout_abort (PlumbRollout *self)
   g_queue_clear_full (&self->waiting, prompt_free);
   g_queue_clear_full (&self->finished, (GDestroyNotify) plumb_completion_free);
   self->promised = 0;
-  free_all_seen (self);
+  if (self->seen)
+    plumb_seen_release_all (self->seen);
 }
 
 static gboolean
@@ -612,7 +535,7 @@ add_filling (PlumbRollout *self, PlumbPassDraft *pass)
       p->row = (int) pass->rows->len;
       for (int k = 0; k < p->samples && p->done == (int) p->prompt->len; k++)
         {
-          int seen = has_penalty (&self->sampling.filters) ? take_seen (self, p->prompt) : -1;
+          int seen = has_penalty (&self->sampling.filters) ? plumb_seen_take (self->seen, p->prompt) : -1;
           g_array_append_val (p->seen, seen);
           ask (self, pass, p->ordinal, p->first_sample + k, (int) p->prompt->len, 0, seen);
         }
@@ -647,23 +570,6 @@ append_token (PlumbRollout *self, const Sample *s, gint32 token, float log_prob)
   return TRUE;
 }
 
-static void
-copy_page (PlumbRollout *self, int to, int from)
-{
-  const struct dev_ops *ops = self->model->device->ops;
-  for (int i = 0; i < self->model->config->layers; i++)
-    {
-      const struct dev_kv *kv = &self->kv[i];
-      void *const parts[] = { kv->k, kv->v, kv->k_scales, kv->v_scales };
-      for (int part = 0; part < 4 && parts[part]; part++)
-        {
-          gsize bytes = part < 2 ? self->page_bytes : self->scale_bytes;
-          char *at = parts[part];
-          ops->copy (self->model->device->context, at + to * bytes, at + from * bytes, bytes);
-        }
-    }
-}
-
 /* The pages of a new sample: full prompt pages are shared; a part-filled last page is copied. */
 static GArray *
 fork_pages (PlumbRollout *self, const Prompt *p)
@@ -679,7 +585,7 @@ fork_pages (PlumbRollout *self, const Prompt *p)
   if (whole < (int) p->pages->len)
     {
       extend_pages (self, pages, (whole + 1) * self->plan.page_tokens);
-      copy_page (self, g_array_index (pages, int, whole), g_array_index (p->pages, int, whole));
+      plumb_kv_cache_copy_page (self->cache, g_array_index (pages, int, whole), g_array_index (p->pages, int, whole));
     }
   return pages;
 }
@@ -807,12 +713,15 @@ take_off (PlumbRollout *self, gboolean *queued, GError **error)
   add_running (self, &draft, flight);
   add_filling (self, &draft);
   PlumbRecording *recording = decode ? find_recording (self, &draft) : NULL;
-  PlumbPass pass = plumb_pass_draft_pass (&draft, self->kv);
+  PlumbPass pass = plumb_pass_draft_pass (&draft, plumb_kv_cache_layers (self->cache));
   pass.coded = self->plan.weight_codes;
   PlumbWanted asked = plumb_pass_draft_asked (&draft, self->sampling.temperature, self->sampling.seed);
   asked.filters = self->sampling.filters;
-  asked.seen = has_penalty (&asked.filters) ? device->ops->arena_base (self->seen) : NULL;
-  asked.seen_stride = self->seen_stride;
+  if (has_penalty (&asked.filters))
+    {
+      asked.seen = plumb_seen_base (self->seen);
+      asked.seen_stride = plumb_seen_stride (self->seen);
+    }
   self->n_flights++;
   if (!plumb_model_queue (self->model, self->buffers, &pass, &asked, recording, flight->sampled, error))
     return FALSE;
