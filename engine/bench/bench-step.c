@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A whole step of GRPO on one device, with its time per phase: prompts in groups, completions with log-probs, log-probs of
- * the trainer before the update (as a reference would give them), the loss with its backward pass, the update. The rewards
- * are random numbers: they cost nothing here. Weights are shared by rollout and trainer, so nothing is copied between. */
+/* A whole step of GRPO on one device, with its time per phase: prompts in groups, completions with log-probs, the loss with its
+ * backward pass, the update; before them, where it is asked for, the log-probs of the trainer (as several updates a step need
+ * them, or as a reference gives them). The rewards are random numbers: they cost nothing here. Weights are shared by rollout and
+ * trainer, so nothing is copied between. */
 
 #define G_LOG_DOMAIN "plumbline"
 
@@ -141,12 +142,14 @@ run_step (Step *s, guint64 seed, GError **error)
   for (int i = 0; i < rows; i++)
     all[i] = i;
   loss.policy.clip_low = loss.policy.clip_high = 0.2;
+  loss.on_policy = !s->o->old_pass;
   s->began = plumb_bench_now ();
   gboolean ok = generate (s, seed, &e, error);
   end_phase (s, PHASE_GENERATE);
   if (ok)
     reward (s->o, e, (guint32) seed);
-  ok = ok && plumb_trainer_log_probs (s->trainer, s->bench.model, e, 1, e->old_logp, e->entropy, error);
+  if (s->o->old_pass)
+    ok = ok && plumb_trainer_log_probs (s->trainer, s->bench.model, e, 1, e->old_logp, e->entropy, error);
   end_phase (s, PHASE_LOG_PROBS);
   if (ok)
     plumb_denominators_add (&loss.denominators, e->sequences, e->offsets, e->mask);
@@ -165,6 +168,8 @@ report (const Step *s, const double best[N_PHASES])
   find_limits (s, limits);
   for (int i = 0; i < N_PHASES; i++)
     {
+      if (i == PHASE_LOG_PROBS && !s->o->old_pass)
+        continue;
       total += best[i];
       limit += limits[i];
       g_print ("  %-10s %9.3f s, %3.0f %% of the limit\n", phase_names[i], best[i], 100 * limits[i] / best[i]);

@@ -18,6 +18,7 @@ typedef struct
   int sequences, length;            /* of train */
   PlumbRecompute recompute;         /* of train and step */
   gboolean offload;
+  gboolean old_pass;                /* of step: log-probs before the update by a pass of their own */
   gboolean kv_codes;                /* of rollout and step: an fp8 cache */
   gboolean weight_codes;            /* of rollout: fp8 weights of the blocks */
 } PlumbBenchOptions;

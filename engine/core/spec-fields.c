@@ -58,6 +58,7 @@ static const char *const normalize_choices[] = { "none", "mean", "mean_std", NUL
 static const char *const aggregate_choices[] = { "token", "sequence", "constant", NULL };
 static const char *const estimator_choices[] = { "k1", "k2", "k3", NULL };
 static const char *const surrogate_choices[] = { "ppo", "gspo", "cispo", "sapo", "gmpo", NULL };
+static const char *const old_choices[] = { "auto", "pass", "sampler", NULL };
 static const char *const correction_choices[]
     = { "off", "tis", "icepop", "sequence_mask", "sequence_mask_clamped", NULL };
 static const char *const pair_choices[]
@@ -262,6 +263,9 @@ static const PlumbField fields[] = {
   { "algorithm.correction.high", N_("Correction: highest weight"), REAL, NULL, "5", 1, 1e6, NULL,
     N_("Higher weights are lowered, or dropped, as the correction does it."),
     EXPERT, POLICY, SPIN, 0, "--algo.advantage.is_correction_threshold" },
+  { "algorithm.old_logprobs", N_("Log-probs before the update"), CHOICE, NULL, "auto", 0, 0, old_choices,
+    N_("What an update is measured against: pass, the trainer's log-probs by a pass over the batch beforehand; auto, the same, taken from the update's own pass where a step makes only one, which saves the other; sampler, those that generation reported, which saves it always and measures no gap between the two."),
+    EXPERT, POLICY, COMBO, 0, NULL },
   { "algorithm.kl.coefficient", N_("KL coefficient"), REAL, NULL, "0.01", 0, 1000, NULL,
     N_("Weight of the pull towards the reference model; 0 needs no reference model."),
     BASIC, POLICY, SPIN, 0, "--algo.kl.init_coef" },

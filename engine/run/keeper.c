@@ -88,7 +88,21 @@ plumb_run_end_phase (PlumbRun *run)
   if (run->phase_seconds->len >= PHASES_KEPT)
     g_array_remove_index (run->phase_seconds, 0);
   g_array_append_val (run->phase_seconds, seconds);
+  double *sum = g_hash_table_lookup (run->phase_sums, run->phase);
+  if (sum)
+    *sum += seconds;
+  else
+    g_hash_table_insert (run->phase_sums, g_strdup (run->phase), g_memdup2 (&seconds, sizeof seconds));
   g_clear_pointer (&run->phase, g_free);
+}
+
+double
+plumb_run_take_phase (PlumbRun *run, const char *name)
+{
+  const double *sum = g_hash_table_lookup (run->phase_sums, name);
+  double seconds = sum ? *sum : 0;
+  g_hash_table_remove (run->phase_sums, name);
+  return seconds;
 }
 
 gboolean

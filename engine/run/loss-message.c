@@ -53,6 +53,7 @@ static const Field fields[] = {
   REAL ("tokens", denominators.tokens),
   REAL ("sequences", denominators.sequences),
   REAL ("limit", denominators.limit),
+  CHOICE ("on-policy", on_policy, 2),
 };
 
 void

@@ -157,12 +157,15 @@ generate_batch (PlumbRun *run, GError **error)
   return g_steal_pointer (&kept);
 }
 
-/* Log-probs by the trainer before any update, by the frozen reference where a term needs them, and values. */
+/* Log-probs by the trainer before any update, where the policy is asked; by the frozen reference where a term needs them; and
+ * values. */
 static gboolean
-fill_log_probs (PlumbRun *run, struct plumb_experience *e, GError **error)
+fill_log_probs (PlumbRun *run, struct plumb_experience *e, gboolean policy, GError **error)
 {
   PlumbProbe probes[PLUMB_TRAINING_PROBES];
-  int n = plumb_run_training_probes (run, e, probes);
+  int n = plumb_run_training_probes (run, e, policy, probes);
+  if (n == 0)
+    return TRUE;
   plumb_run_begin_phase (run, "logprob");
   gboolean ok = plumb_run_probe (run, e, probes, n, error);
   plumb_run_end_phase (run);
@@ -228,12 +231,21 @@ rate_schedule (PlumbRun *run, const char *rate)
   };
 }
 
+/* Where the log-probs before the update come from: the choices of algorithm.old_logprobs, but that auto is decided. */
+typedef enum
+{
+  OLD_OF_UPDATE, /* its own forward pass */
+  OLD_OF_PASS,
+  OLD_OF_SAMPLER,
+} OldLogProbs;
+
 /* What a step trains with. */
 typedef struct
 {
   PlumbLossSpec loss, value_loss;
   struct plumb_schedule schedule, value_schedule;
   gboolean policy, critic; /* which of them is trained now */
+  OldLogProbs old;
   PlumbUpdateSums sums, value_sums;
 } Training;
 
@@ -249,6 +261,23 @@ training_init (PlumbRun *run, Training *t)
     return;
   t->value_loss = plumb_recipe_value_loss (run->spec);
   t->value_schedule = rate_schedule (run, "train.critic_learning_rate");
+}
+
+/* Where a step makes one update of the policy, its own forward pass comes before any change, and nothing asks for its log-probs
+ * earlier. */
+static OldLogProbs
+choose_old (PlumbRun *run, const PlumbBatch *batch, const Training *t)
+{
+  OldLogProbs wanted = plumb_spec_get_choice (run->spec, "algorithm.old_logprobs");
+  gboolean one_update = plumb_spec_get_integer (run->spec, "algorithm.epochs") == 1
+                        && batch->experience->sequences <= plumb_spec_get_integer (run->spec, "train.batch");
+  gboolean kl_in_reward = plumb_recipe_needs_reference (run->spec)
+                          && plumb_recipe_advantages (run->spec, run->position.kl_coefficient).kl_in_reward;
+  if (batch->probed || run->recipe->loss != PLUMB_LOSS_POLICY)
+    return OLD_OF_PASS;
+  if (wanted == OLD_OF_UPDATE && (!one_update || kl_in_reward || !t->policy))
+    return OLD_OF_PASS;
+  return wanted;
 }
 
 static gboolean
@@ -336,13 +365,17 @@ adapt_kl (PlumbRun *run, const struct plumb_experience *e)
 /* Reward, log-probs and advantages of a batch; the experience that is trained on, owned by the caller where it is
  * not the batch's own. */
 static struct plumb_experience *
-make_experience (PlumbRun *run, PlumbBatch *batch, struct plumb_group_statistics *groups, PlumbLossSpec *loss,
-                 GError **error)
+make_experience (PlumbRun *run, PlumbBatch *batch, struct plumb_group_statistics *groups, Training *t, GError **error)
 {
   struct plumb_advantage_options options = plumb_recipe_advantages (run->spec, run->position.kl_coefficient);
   struct plumb_experience *chosen;
-  if (!batch->probed && !fill_log_probs (run, batch->experience, error))
+  t->old = choose_old (run, batch, t);
+  t->loss.on_policy = t->old == OLD_OF_UPDATE;
+  if (!batch->probed && !fill_log_probs (run, batch->experience, t->old == OLD_OF_PASS, error))
     return NULL;
+  if (t->old == OLD_OF_SAMPLER)
+    memcpy (batch->experience->old_logp, batch->experience->rollout_logp,
+            batch->experience->tokens * sizeof *batch->experience->old_logp);
   if (run->recipe->loss == PLUMB_LOSS_POLICY)
     {
       plumb_advantages (batch->experience, &options, groups);
@@ -354,7 +387,7 @@ make_experience (PlumbRun *run, PlumbBatch *batch, struct plumb_group_statistics
   options.whiten = PLUMB_NORMALIZE_NONE;
   options.kl_in_reward = 0;
   plumb_advantages (batch->experience, &options, groups);
-  if (chosen->sequences > 0 && !plumb_run_prepare_preferences (run, chosen, loss, error))
+  if (chosen->sequences > 0 && !plumb_run_prepare_preferences (run, chosen, &t->loss, error))
     g_clear_pointer (&chosen, plumb_experience_free);
   return chosen;
 }
@@ -376,12 +409,39 @@ begin_round (PlumbRun *run, GError **error)
   return plumb_run_renew_reference (run, TRUE, error);
 }
 
+/* What needs the log-probs before the update. */
+static void
+record_policy (PlumbRun *run, const PlumbBatch *batch, const Training *t)
+{
+  if (t->old != OLD_OF_SAMPLER)
+    plumb_run_record_gap (run, batch->experience);
+  plumb_run_record_reference (run, batch->experience);
+}
+
+/* Whether samples can only be recorded with what the update finds. */
+static gboolean
+samples_wait (PlumbRun *run, const Training *t)
+{
+  return t->old == OLD_OF_UPDATE && plumb_spec_get_boolean (run->spec, "telemetry.token_detail")
+         && plumb_recipe_needs_reference (run->spec);
+}
+
+static void
+record_phase (PlumbRun *run, const char *phase, const char *metric)
+{
+  double seconds = plumb_run_take_phase (run, phase);
+  if (seconds > 0)
+    plumb_run_point (run, metric, seconds);
+}
+
 static void
 record_step (PlumbRun *run, const PlumbBatch *batch, const Training *t, double start, double trained)
 {
   double end = plumb_telemetry_now (run->telemetry);
   if (t->sums.updates > 0)
     plumb_run_record_updates (run, &t->sums, &t->loss, run->recipe->metric);
+  if (t->old == OLD_OF_SAMPLER && t->sums.statistics.tokens > 0)
+    plumb_run_point (run, "policy/entropy", t->sums.statistics.entropy / t->sums.statistics.tokens);
   if (t->value_sums.updates > 0)
     plumb_run_record_updates (run, &t->value_sums, &t->value_loss, "loss/value");
   plumb_run_point (run, "data/epoch", (double) plumb_data_cursor_epoch (run->cursor));
@@ -392,6 +452,8 @@ record_step (PlumbRun *run, const PlumbBatch *batch, const Training *t, double s
   /* What was generated ahead took no time of the step. */
   if (!run->ahead)
     plumb_run_point (run, "time/generate", batch->seconds);
+  record_phase (run, "score", "time/score");
+  record_phase (run, "logprob", "time/logprob");
   plumb_run_point (run, "time/train", end - trained);
   if (plumb_spec_get_boolean (run->spec, "placement.together"))
     plumb_run_point (run, "time/switch", plumb_crew_take_switched (run->crew));
@@ -403,6 +465,7 @@ plumb_run_online_step (PlumbRun *run, GError **error)
 {
   double start = plumb_telemetry_now (run->telemetry);
   struct plumb_group_statistics groups = { 0 };
+  g_hash_table_remove_all (run->phase_sums); /* what an evaluation took is none of the step's */
   if (!begin_round (run, error))
     return FALSE;
   g_autoptr (PlumbBatch) batch = generate_batch (run, error);
@@ -414,15 +477,22 @@ plumb_run_online_step (PlumbRun *run, GError **error)
   run->position.stage_step++;
   Training t;
   training_init (run, &t);
-  struct plumb_experience *e = make_experience (run, batch, &groups, &t.loss, error);
+  struct plumb_experience *e = make_experience (run, batch, &groups, &t, error);
   if (!e)
     return FALSE;
   plumb_run_record_batch (run, batch, &groups);
   if (run->ahead)
     plumb_run_ahead_record (run, batch->experience);
-  plumb_run_record_samples (run, batch, FALSE, NULL);
+  if (t.old != OLD_OF_UPDATE)
+    record_policy (run, batch, &t);
+  if (!samples_wait (run, &t))
+    plumb_run_record_samples (run, batch, FALSE, NULL);
   double trained = plumb_telemetry_now (run->telemetry);
   gboolean ok = train (run, e, &t, error) && (!run->ahead || plumb_run_ahead_go_on (run, error));
+  if (ok && t.old == OLD_OF_UPDATE)
+    record_policy (run, batch, &t);
+  if (ok && samples_wait (run, &t))
+    plumb_run_record_samples (run, batch, FALSE, NULL);
   if (ok)
     record_step (run, batch, &t, start, trained);
   adapt_kl (run, batch->experience);

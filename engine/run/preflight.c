@@ -55,7 +55,8 @@ void
 plumb_run_note_correction (PlumbSpec *spec, GPtrArray *notes)
 {
   if (!PLUMB_IS_ON (plumb_spec_algorithm (spec), PLUMB_ON_POLICY)
-      || g_strcmp0 (plumb_spec_get_text (spec, "algorithm.correction"), "off") != 0)
+      || g_strcmp0 (plumb_spec_get_text (spec, "algorithm.correction"), "off") != 0
+      || g_strcmp0 (plumb_spec_get_text (spec, "algorithm.old_logprobs"), "sampler") == 0)
     return;
   if (plumb_spec_get_boolean (spec, "rollout.async"))
     note_uncorrected (spec, notes, "rollout.async", "older weights generate what is trained, and nothing corrects for it");
@@ -81,6 +82,8 @@ static const struct
     "these losses are means over sequences; it concerns their KL and entropy terms alone" },
   { "algorithm.correction.low", "algorithm.policy_loss", "gspo", "gspo compares with the sampler itself; nothing is bounded" },
   { "algorithm.correction.high", "algorithm.policy_loss", "gspo", "gspo compares with the sampler itself; nothing is bounded" },
+  { "algorithm.correction", "algorithm.old_logprobs", "sampler",
+    "the update is measured against the sampler itself; every weight is 1" },
   { "algorithm.correction.low", "algorithm.correction", "off", "the correction is off" },
   { "algorithm.correction.high", "algorithm.correction", "off", "the correction is off" },
   { "algorithm.kl.unbiased", "algorithm.kl.where", "reward", "it corrects the KL of the loss, which is in the reward here" },

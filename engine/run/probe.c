@@ -13,9 +13,8 @@
 #include "engine/run/run-private.h"
 #include "engine/run/split.h"
 
-/* Copies an array of one float per token out of an answer. */
-static gboolean
-take_floats (GVariant *answer, const char *key, gsize n, float *to, GError **error)
+gboolean
+plumb_run_take_floats (GVariant *answer, const char *key, gsize n, float *to, GError **error)
 {
   gsize found = 0;
   const void *data = plumb_body_get_array (answer, key, sizeof (float), &found);
@@ -91,7 +90,7 @@ take_values (GVariant *answer, const Part *part, GError **error)
 {
   gsize n = (gsize) (part->last - part->first);
   g_autofree float *found = g_new0 (float, n + 1);
-  if (!take_floats (answer, "values", n, found, error))
+  if (!plumb_run_take_floats (answer, "values", n, found, error))
     return FALSE;
   for (gsize t = 0; t < n; t++)
     part->probe->values[part->first + (int) t] = found[t];
@@ -105,8 +104,8 @@ take_part (GVariant *answer, const Part *part, GError **error)
   gsize n = (gsize) (part->last - part->first);
   if (is_value (probe->of))
     return take_values (answer, part, error);
-  return take_floats (answer, "log-probs", n, probe->log_probs + part->first, error)
-         && (!probe->entropies || take_floats (answer, "entropies", n, probe->entropies + part->first, error));
+  return plumb_run_take_floats (answer, "log-probs", n, probe->log_probs + part->first, error)
+         && (!probe->entropies || plumb_run_take_floats (answer, "entropies", n, probe->entropies + part->first, error));
 }
 
 gboolean
@@ -125,11 +124,12 @@ plumb_run_probe (PlumbRun *run, const struct plumb_experience *e, const PlumbPro
 }
 
 int
-plumb_run_training_probes (PlumbRun *run, struct plumb_experience *e, PlumbProbe *probes)
+plumb_run_training_probes (PlumbRun *run, struct plumb_experience *e, gboolean policy, PlumbProbe *probes)
 {
   double temperature = plumb_spec_get_real (run->spec, "rollout.temperature");
   int n = 0;
-  probes[n++] = (PlumbProbe){ PLUMB_PROBE_POLICY, temperature, e->old_logp, e->entropy, NULL };
+  if (policy)
+    probes[n++] = (PlumbProbe){ PLUMB_PROBE_POLICY, temperature, e->old_logp, e->entropy, NULL };
   if (plumb_recipe_needs_reference (run->spec))
     probes[n++] = (PlumbProbe){ PLUMB_PROBE_REFERENCE, temperature, e->reference_logp, NULL, NULL };
   if (run->recipe->critic)

@@ -103,9 +103,8 @@ record_rewards (PlumbRun *run, const PlumbBatch *batch)
   plumb_run_point (run, "reward/max", most);
 }
 
-/* Rollout against trainer on the same tokens: 0 on the CPU. */
-static void
-record_gap (PlumbRun *run, const struct plumb_experience *e)
+void
+plumb_run_record_gap (PlumbRun *run, const struct plumb_experience *e)
 {
   double gap, worst = 0, sum = 0, entropy = 0, kl = 0;
   gint64 n = 0;
@@ -128,8 +127,8 @@ record_gap (PlumbRun *run, const struct plumb_experience *e)
   plumb_run_point (run, "policy/entropy", entropy / n);
 }
 
-static void
-record_reference (PlumbRun *run, const struct plumb_experience *e)
+void
+plumb_run_record_reference (PlumbRun *run, const struct plumb_experience *e)
 {
   double coefficient = run->position.kl_coefficient, sum = 0;
   enum plumb_kl_estimator estimator = plumb_spec_get_choice (run->spec, "algorithm.kl.estimator");
@@ -153,8 +152,6 @@ plumb_run_record_batch (PlumbRun *run, const PlumbBatch *batch, const struct plu
 {
   record_rewards (run, batch);
   record_lengths (run, batch);
-  record_gap (run, batch->experience);
-  record_reference (run, batch->experience);
   if (run->reward || run->environment)
     plumb_run_point (run, "reward/return", groups->mean_return);
   if (groups->groups > 0 && (run->reward || run->environment))

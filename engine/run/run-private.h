@@ -114,6 +114,7 @@ struct _PlumbRun
   char *phase;
   double phase_start;
   GArray *phase_seconds;                    /* of double, latest phases */
+  GHashTable *phase_sums;                   /* of double by name: seconds since somebody asked */
   PlumbHardware *hardware;
   gint64 last_done;                         /* samples that the worker had ready at the last tick */
   gboolean silence_told;
@@ -144,6 +145,8 @@ void plumb_run_install_signals (void);
 gboolean plumb_run_should_stop (PlumbRun *run);
 void plumb_run_begin_phase (PlumbRun *run, const char *name);
 void plumb_run_end_phase (PlumbRun *run);
+/* Seconds that phases of the name took since it was last asked; 0: there was none. */
+double plumb_run_take_phase (PlumbRun *run, const char *name);
 /* Writes state.json when it is due; called at every tick. FALSE after a second signal. */
 gboolean plumb_run_tick (PlumbRun *run, gint64 done, gint64 of);
 gboolean plumb_run_write_state (PlumbRun *run, GError **error);
@@ -253,10 +256,12 @@ typedef struct
 
 gboolean plumb_run_probe (PlumbRun *run, const struct plumb_experience *experience, const PlumbProbe *probes, int n,
                           GError **error);
-/* What training on an experience needs to know of it before: log-probs of the policy and, where a term needs them, of the
- * reference, and values. The number of probes (at most PLUMB_TRAINING_PROBES). */
+/* Copies an array of n floats, one a token, out of an answer. */
+gboolean plumb_run_take_floats (GVariant *answer, const char *key, gsize n, float *to, GError **error);
+/* What training on an experience needs to know of it before: log-probs of the policy (unless the update or the sampler tells
+ * them) and, where a term needs them, of the reference, and values. The number of probes (at most PLUMB_TRAINING_PROBES). */
 #define PLUMB_TRAINING_PROBES 3
-int plumb_run_training_probes (PlumbRun *run, struct plumb_experience *experience, PlumbProbe *probes);
+int plumb_run_training_probes (PlumbRun *run, struct plumb_experience *experience, gboolean policy, PlumbProbe *probes);
 /* Log-probs (N) at a temperature, and entropies (N; NULL: not wanted), by the policy or the reference. */
 gboolean plumb_run_log_probs (PlumbRun *run, const struct plumb_experience *experience, gboolean reference,
                               double temperature, float *log_probs, float *entropies, GError **error);
@@ -311,6 +316,9 @@ gboolean plumb_run_read_reference_step (const char *dir, gint64 step, gint64 *re
 /* record.c and record-updates.c */
 void plumb_run_record_batch (PlumbRun *run, const PlumbBatch *batch,
                              const struct plumb_group_statistics *groups);
+/* How far rollout and trainer are apart on the same tokens (0 on the CPU), and the entropy; and the KL to the reference. */
+void plumb_run_record_gap (PlumbRun *run, const struct plumb_experience *experience);
+void plumb_run_record_reference (PlumbRun *run, const struct plumb_experience *experience);
 void plumb_run_record_samples (PlumbRun *run, const PlumbBatch *batch, gboolean evaluation, const char *set);
 void plumb_run_record_updates (PlumbRun *run, const PlumbUpdateSums *sums, const PlumbLossSpec *loss,
                                const char *metric);

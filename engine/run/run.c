@@ -501,6 +501,7 @@ run_new (PlumbSpec *spec, const char *dir, gboolean detached)
   run->progress = plumb_progress_new (detached ? NULL : log);
   run->showpieces = g_ptr_array_new_with_free_func (showpiece_free);
   run->phase_seconds = g_array_new (FALSE, FALSE, sizeof (double));
+  run->phase_sums = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free);
   run->hardware = plumb_hardware_new ();
   run->norms = g_array_new (FALSE, FALSE, sizeof (double));
   run->diagnosis = plumb_diagnosis_new ();
@@ -519,6 +520,7 @@ run_free (PlumbRun *run)
   plumb_progress_free (run->progress);
   g_ptr_array_unref (run->showpieces);
   g_array_unref (run->phase_seconds);
+  g_hash_table_unref (run->phase_sums);
   plumb_hardware_free (run->hardware);
   g_array_unref (run->norms);
   g_clear_pointer (&run->stop_rules, g_ptr_array_unref);

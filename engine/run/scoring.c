@@ -28,7 +28,7 @@ ask_reward_model (PlumbRun *run, PlumbBatch *batch, double *scores, GError **err
   g_autofree double *values = g_new0 (double, e->tokens + 1);
   gboolean wanted = run->reward && plumb_reward_needs_model (run->reward);
   PlumbProbe probes[1 + PLUMB_TRAINING_PROBES] = { { PLUMB_PROBE_REWARD, 1, NULL, NULL, values } };
-  int n = 1 + (batch->early ? plumb_run_training_probes (run, e, probes + 1) : 0);
+  int n = 1 + (batch->early ? plumb_run_training_probes (run, e, TRUE, probes + 1) : 0);
   if (wanted && !plumb_run_probe (run, e, probes, n, error))
     return FALSE;
   batch->probed = wanted && batch->early;

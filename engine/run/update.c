@@ -104,6 +104,34 @@ send_update (PlumbRun *run, const struct plumb_experience *part, const PlumbUpda
   sent->last = requests->len;
 }
 
+/* What the update found before it changed anything, to the places of the sequences; `part` holds them side by side, a range of
+ * them a request. */
+static gboolean
+take_log_probs (const struct plumb_experience *e, const int *sequences, const struct plumb_experience *part,
+                GPtrArray *requests, const Sent *sent, GError **error)
+{
+  int n = (int) (sent->last - sent->first), first = 0;
+  g_autofree int *ends = g_new (int, n);
+  plumb_split_sequences (part->offsets, part->sequences, 1, n, ends);
+  for (int i = 0; i < n; i++)
+    {
+      GVariant *answer = plumb_crew_request_answer (g_ptr_array_index (requests, sent->first + i));
+      int at = part->offsets[first];
+      gsize tokens = (gsize) (part->offsets[ends[i]] - at);
+      if (!plumb_run_take_floats (answer, "log-probs", tokens, part->old_logp + at, error)
+          || !plumb_run_take_floats (answer, "entropies", tokens, part->entropy + at, error))
+        return FALSE;
+      first = ends[i];
+    }
+  for (int s = 0; s < part->sequences; s++)
+    {
+      int from = part->offsets[s], to = e->offsets[sequences[s]], length = part->offsets[s + 1] - from;
+      memcpy (e->old_logp + to, part->old_logp + from, length * sizeof *e->old_logp);
+      memcpy (e->entropy + to, part->entropy + from, length * sizeof *e->entropy);
+    }
+  return TRUE;
+}
+
 static gboolean
 count_update (PlumbRun *run, const PlumbUpdate *update, const Sent *sent, GError **error)
 {
@@ -127,12 +155,11 @@ plumb_run_update (PlumbRun *run, const struct plumb_experience *experience, cons
   g_autofree Sent *sent = g_new0 (Sent, n_updates);
   for (int i = 0; i < n_updates; i++)
     send_update (run, part, &updates[i], requests, &sent[i]);
+  gboolean ok = plumb_crew_ask_together (run->crew, requests, error);
+  for (int i = 0; ok && i < n_updates; i++)
+    ok = read_answers (requests, sent[i].first, sent[i].last, &sent[i].outcome, error)
+         && (!updates[i].loss->on_policy || take_log_probs (experience, sequences, part, requests, &sent[i], error))
+         && count_update (run, &updates[i], &sent[i], error);
   plumb_experience_free (part);
-  if (!plumb_crew_ask_together (run->crew, requests, error))
-    return FALSE;
-  for (int i = 0; i < n_updates; i++)
-    if (!read_answers (requests, sent[i].first, sent[i].last, &sent[i].outcome, error)
-        || !count_update (run, &updates[i], &sent[i], error))
-      return FALSE;
-  return TRUE;
+  return ok;
 }

@@ -96,10 +96,15 @@ plumb_worker_train (PlumbWorker *self, GVariant *body, GError **error)
     all[i] = i;
   gboolean ok = plumb_trainer_accumulate (trainer, e, all, e->sequences, &loss, &s, error)
                 && plumb_trainer_step (trainer, rate, &result, &norm, error);
+  g_autoptr (GVariantDict) answer = g_variant_dict_new (NULL);
+  if (ok && loss.on_policy)
+    {
+      plumb_body_add_array (answer, "log-probs", e->old_logp, (gsize) e->tokens, sizeof (float));
+      plumb_body_add_array (answer, "entropies", e->entropy, (gsize) e->tokens, sizeof (float));
+    }
   plumb_experience_free (e);
   if (!ok)
     return NULL;
-  g_autoptr (GVariantDict) answer = g_variant_dict_new (NULL);
   g_variant_dict_insert (answer, "finite", "b", result == PLUMB_STEP_DONE);
   g_variant_dict_insert (answer, "gradient-norm", "d", norm);
   g_variant_dict_insert_value (answer, "statistics",

@@ -265,6 +265,18 @@ accumulate_supervised (PlumbTrainer *self, const struct plumb_experience *e, con
   return TRUE;
 }
 
+/* The log-probs and entropies of a micro-batch to their places in the experience. */
+static void
+keep_outputs (const struct plumb_experience *e, const PlumbMicroBatch *b, const float *log_probs, const float *entropies)
+{
+  for (int r = 0; r < b->n; r++)
+    {
+      int origin = b->origins[b->places[r]];
+      e->old_logp[origin] = log_probs[r];
+      e->entropy[origin] = entropies[r];
+    }
+}
+
 static gboolean
 accumulate_one (PlumbTrainer *self, const struct plumb_experience *e, const int *sequences, int n,
                 const PlumbLossSpec *loss, struct plumb_loss_statistics *statistics, GError **error)
@@ -280,6 +292,8 @@ accumulate_one (PlumbTrainer *self, const struct plumb_experience *e, const int 
   g_autofree float *entropies = scalar ? NULL : g_new (float, b.n);
   if (!run_micro_batch (self, self->model, &b, loss->temperature, outputs, entropies, error))
     return FALSE;
+  if (loss->on_policy && entropies)
+    keep_outputs (e, &b, outputs, entropies);
   plumb_micro_batch_evaluate (&b, e, loss, outputs, entropies, statistics);
   gboolean add = !self->stale;
   self->stale = FALSE;

@@ -42,6 +42,7 @@ typedef struct
   enum plumb_reward_loss reward;
   int reward_margin;                       /* use the pairs' margins */
   struct plumb_denominators denominators; /* of the whole optimizer step */
+  int on_policy; /* the only update of its batch: what it finds are the log-probs and entropies before it */
 } PlumbLossSpec;
 
 /* A model in training: gradients, optimizer state, buffers. */
@@ -91,7 +92,8 @@ gboolean plumb_trainer_values (PlumbTrainer *trainer, PlumbModel *model,
                                GError **error);
 
 /* Adds the gradient of the loss over `sequences` (n indices) of the experience; the loss and its
- * statistics are added to *statistics. */
+ * statistics are added to *statistics. With loss->on_policy the old log-probs and the entropies of the experience are written
+ * with those of this pass before the loss is evaluated. */
 gboolean plumb_trainer_accumulate (PlumbTrainer *trainer, const struct plumb_experience *experience,
                                    const int *sequences, int n, const PlumbLossSpec *loss,
                                    struct plumb_loss_statistics *statistics, GError **error);

@@ -7,6 +7,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "engine/core/run-dir.h"
+#include "engine/core/telemetry-reader.h"
 #include "tests/engine/harness.h"
 
 static void
@@ -147,6 +149,103 @@ test_memory (Engine *engine, gconstpointer data)
     }
 }
 
+static void
+run_old (Engine *engine, const char *settings, const char *old, const char *run)
+{
+  g_autofree char *arguments
+      = g_strdup_printf ("$SPECS/grpo.spec %s --set algorithm.old_logprobs=%s --run-dir %s", settings, old, run);
+  run_ok (engine, arguments);
+}
+
+static void
+assert_measured (Engine *engine, const char *run, const char *metric, guint times)
+{
+  g_autoptr (GArray) values = engine_series (engine, run, metric);
+  g_assert_cmpuint (values->len, ==, times);
+}
+
+/* The samples that the last step trained on. */
+static GPtrArray *
+read_samples (Engine *engine, const char *run)
+{
+  g_autofree char *path = g_build_filename (engine->folder, run, PLUMB_RUN_SAMPLES, NULL);
+  g_autoptr (GError) error = NULL;
+  GPtrArray *samples = plumb_samples_read (path, 4, 4, 100, TRUE, &error);
+  g_assert_no_error (error);
+  for (guint i = 0; i < samples->len;)
+    if (((PlumbSample *) g_ptr_array_index (samples, i))->eval)
+      g_ptr_array_remove_index (samples, i);
+    else
+      i++;
+  return samples;
+}
+
+static void
+assert_same_kl (Engine *engine, const char *left, const char *right)
+{
+  g_autoptr (GPtrArray) a = read_samples (engine, left), b = read_samples (engine, right);
+  gboolean any = FALSE;
+  g_assert_cmpuint (a->len, ==, 24);
+  g_assert_cmpuint (b->len, ==, 24);
+  for (guint i = 0; i < a->len; i++)
+    {
+      GBytes *kl = ((PlumbSample *) g_ptr_array_index (a, i))->kl, *other = ((PlumbSample *) g_ptr_array_index (b, i))->kl;
+      const float *values = g_bytes_get_data (kl, NULL);
+      g_assert_true (g_bytes_equal (kl, other));
+      any = any || values[0] != 0;
+    }
+  g_assert_true (any);
+}
+
+/* Where the only update of a step tells the log-probs before it, every value is what a pass of its own gives; where it cannot,
+ * the pass is made. The samples hold the same, too. */
+static void
+test_old_log_probs (Engine *engine, gconstpointer data)
+{
+#define ONE_UPDATE "--set train.batch=24 --set algorithm.epochs=1 "
+  static const struct
+  {
+    const char *settings;
+    guint passes; /* steps with a pass before the update, of whatever model */
+  } cases[] = {
+    { ONE_UPDATE "--set algorithm.kl.coefficient=0", 0 },
+    { ONE_UPDATE "--set algorithm.kl.coefficient=0 --set placement.workers=2 --set algorithm.correction=tis", 0 },
+    { ONE_UPDATE "--set telemetry.token_detail=yes", 4 }, /* the reference's */
+    { ONE_UPDATE "--set algorithm.kl.where=reward", 4 },
+    { ONE_UPDATE "--set run.algorithm=ppo --set algorithm.critic_warmup_steps=2", 4 },
+    { "--set algorithm.kl.coefficient=0", 4 },
+  };
+  for (gsize i = 0; i < G_N_ELEMENTS (cases); i++)
+    {
+      g_autofree char *pass = g_strdup_printf ("pass-%d", (int) i), *update = g_strdup_printf ("update-%d", (int) i);
+      run_old (engine, cases[i].settings, "pass", pass);
+      run_old (engine, cases[i].settings, "auto", update);
+      assert_same_metrics (engine, pass, update);
+      assert_measured (engine, pass, "time/logprob", 4);
+      assert_measured (engine, update, "time/logprob", cases[i].passes);
+      assert_measured (engine, update, "policy/logprob_gap_max", 4);
+    }
+  assert_same_kl (engine, "pass-2", "update-2");
+#undef ONE_UPDATE
+}
+
+/* On the CPU the sampler tells what the trainer finds, so to learn from its log-probs changes nothing, and the gap is not told. */
+static void
+test_sampler_log_probs (Engine *engine, gconstpointer data)
+{
+  run_old (engine, "", "pass", "of-trainer");
+  run_old (engine, "", "sampler", "of-sampler");
+  static const char *const same[] = { "reward/mean", "policy/grad_norm", "loss/policy", "kl/reference", "policy/ratio_max" };
+  for (gsize i = 0; i < G_N_ELEMENTS (same); i++)
+    {
+      g_autoptr (GArray) a = engine_series (engine, "of-trainer", same[i]), b = engine_series (engine, "of-sampler", same[i]);
+      g_assert_cmpmem (a->data, a->len * sizeof (double), b->data, b->len * sizeof (double));
+      g_assert_cmpuint (a->len, ==, 4);
+    }
+  assert_measured (engine, "of-sampler", "policy/logprob_gap_max", 0);
+  assert_measured (engine, "of-sampler", "policy/entropy", 4);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -156,5 +255,7 @@ main (int argc, char **argv)
   ENGINE_TEST ("/same-seed/bf16", test_bf16);
   ENGINE_TEST ("/same-seed/micro-batches", test_micro_batches);
   ENGINE_TEST ("/same-seed/memory", test_memory);
+  ENGINE_TEST ("/same-seed/old-log-probs", test_old_log_probs);
+  ENGINE_TEST ("/same-seed/sampler-log-probs", test_sampler_log_probs);
   return g_test_run ();
 }
