@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "app/accessible.h"
 #include "app/chart-card.h"
 #include "app/chart-table.h"
 #include "app/plot-area.h"
@@ -23,6 +24,7 @@ struct _PlumbChartCard
   GtkLabel *empty;
   GtkLabel *legend;
   GtkLabel *note;
+  GtkWidget *options;
   PlumbPlotArea *area;
 
   PlumbRun *run;
@@ -355,6 +357,7 @@ plumb_chart_card_class_init (PlumbChartCardClass *klass)
   gtk_widget_class_bind_template_child (widget_class, PlumbChartCard, empty);
   gtk_widget_class_bind_template_child (widget_class, PlumbChartCard, legend);
   gtk_widget_class_bind_template_child (widget_class, PlumbChartCard, note);
+  gtk_widget_class_bind_template_child (widget_class, PlumbChartCard, options);
   gtk_widget_class_install_action (widget_class, "chart.log", NULL, log_cb);
   gtk_widget_class_install_action (widget_class, "chart.band", NULL, band_cb);
   gtk_widget_class_install_action (widget_class, "chart.table", NULL, table_cb);
@@ -377,7 +380,9 @@ static GtkWidget *
 new_card (PlumbRun *run, PlumbChartView *view, const char *title)
 {
   PlumbChartCard *self = g_object_new (PLUMB_TYPE_CHART_CARD, NULL);
+  g_autofree char *options = g_strdup_printf (_ ("Options of the chart %s"), title);
 
+  plumb_accessible_set_label (self->options, options);
   self->run = g_object_ref (run);
   self->view = g_object_ref (view);
   gtk_label_set_text (self->title, title);

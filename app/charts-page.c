@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "app/accessible.h"
 #include "app/chart-card.h"
 #include "app/chart-grid.h"
 #include "app/charts-page.h"
@@ -139,6 +140,7 @@ update_group (PlumbChartsPage *self, Group *group)
     }
   label = g_strdup_printf ("%s (%u)", group->prefix, n);
   gtk_label_set_text (group->label, label);
+  plumb_accessible_set_label (group->expander, label);
   gtk_widget_set_visible (group->expander, n > 0);
 }
 
@@ -326,6 +328,7 @@ plumb_charts_page_init (PlumbChartsPage *self)
   g_signal_connect_object (self->view, "view-changed", G_CALLBACK (view_changed_cb), self,
                            G_CONNECT_SWAPPED);
   gtk_widget_init_template (GTK_WIDGET (self));
+  plumb_accessible_follow_pages (GTK_WIDGET (self->stack));
   bind_settings (self);
 }
 

@@ -5,10 +5,11 @@
 #include <glib/gi18n.h>
 #include <string.h>
 
+#include "app/accessible.h"
 #include "app/data-preview.h"
 
 #define ROWS "20"
-#define LONGEST 6000   /* characters of a sequence that are laid out */
+#define LONGEST 6000     /* characters of a sequence that are laid out */
 #define MOST_LEFT_OUT 50 /* rows that are named */
 
 struct _PlumbDataPreview
@@ -86,8 +87,10 @@ kind_title (const char *kind)
   static const struct
   {
     const char *kind, *title;
-  } titles[] = { { "prompt", N_ ("Prompt") },     { "response", N_ ("Prompt and answer") },
-                 { "chosen", N_ ("Chosen") },     { "rejected", N_ ("Rejected") },
+  } titles[] = { { "prompt", N_ ("Prompt") },
+                 { "response", N_ ("Prompt and answer") },
+                 { "chosen", N_ ("Chosen") },
+                 { "rejected", N_ ("Rejected") },
                  { "turn", N_ ("One turn") } };
 
   for (gsize i = 0; i < G_N_ELEMENTS (titles); i++)
@@ -140,7 +143,8 @@ new_text (JsonArray *segments)
       if (part == NULL)
         continue;
       append_clipped (text, part, &room);
-      if (number_of (segment, "trained") != 0 || json_object_get_boolean_member_with_default (segment, "trained", FALSE))
+      if (number_of (segment, "trained") != 0
+          || json_object_get_boolean_member_with_default (segment, "trained", FALSE))
         mark (attributes, start, text->len);
     }
   if (room == 0)
@@ -171,14 +175,16 @@ static void
 add_sequence (GtkBox *card, JsonObject *sequence)
 {
   gint64 tokens = number_of (sequence, "tokens"), trained = number_of (sequence, "trained_tokens");
-  g_autofree char *counted = g_strdup_printf (g_dngettext (NULL, "%d token", "%d tokens", tokens), (int)tokens);
+  g_autofree char *counted
+      = g_strdup_printf (g_dngettext (NULL, "%d token", "%d tokens", tokens), (int)tokens);
   g_autofree char *title = NULL;
 
   if (g_strcmp0 (text_of (sequence, "kind"), "prompt") == 0)
     title = g_strdup_printf ("%s · %s", kind_title ("prompt"), counted);
   else
     /* Translators: kind of text · its tokens, of which so many are trained. */
-    title = g_strdup_printf (_ ("%s · %s, %d trained"), kind_title (text_of (sequence, "kind")), counted, (int)trained);
+    title = g_strdup_printf (_ ("%s · %s, %d trained"), kind_title (text_of (sequence, "kind")),
+                             counted, (int)trained);
   gtk_box_append (card, new_line (title, "heading"));
   gtk_box_append (card, new_text (list_of (sequence, "segments")));
 }
@@ -188,13 +194,16 @@ add_row (PlumbDataPreview *self, JsonObject *row)
 {
   GtkWidget *card = gtk_box_new (GTK_ORIENTATION_VERTICAL, 6);
   JsonArray *sequences = list_of (row, "sequences");
-  g_autofree char *file = text_of (row, "file") != NULL ? g_path_get_basename (text_of (row, "file")) : g_strdup ("");
-  g_autofree char *place = g_strdup_printf (_ ("%s, line %u"), file, (guint)number_of (row, "line"));
+  g_autofree char *file
+      = text_of (row, "file") != NULL ? g_path_get_basename (text_of (row, "file")) : g_strdup ("");
+  g_autofree char *place
+      = g_strdup_printf (_ ("%s, line %u"), file, (guint)number_of (row, "line"));
   g_autofree char *with_label = NULL, *answer = NULL;
 
   if (row != NULL && json_object_has_member (row, "label"))
     with_label = g_strdup_printf ("%s · %s", place,
-                                  json_object_get_boolean_member (row, "label") ? _ ("liked") : _ ("disliked"));
+                                  json_object_get_boolean_member (row, "label") ? _ ("liked")
+                                                                                : _ ("disliked"));
   gtk_widget_add_css_class (card, "card");
   gtk_widget_add_css_class (card, "sample-card");
   gtk_box_append (GTK_BOX (card), new_line (with_label != NULL ? with_label : place, "dim-label"));
@@ -220,11 +229,15 @@ add_problem (GtkListBox *list, JsonObject *problem)
   GtkWidget *row = adw_action_row_new ();
   const char *message = text_of (problem, "message"), *remedy = text_of (problem, "remedy");
   g_autofree char *title = g_markup_escape_text (message != NULL ? message : "", -1);
-  g_autofree char *file = text_of (problem, "file") != NULL ? g_path_get_basename (text_of (problem, "file")) : NULL;
+  g_autofree char *file
+      = text_of (problem, "file") != NULL ? g_path_get_basename (text_of (problem, "file")) : NULL;
   guint line = (guint)number_of (problem, "line");
-  g_autofree char *place = file != NULL && line > 0 ? g_strdup_printf (_ ("%s, line %u"), file, line) : g_strdup (file);
-  g_autofree char *detail = place != NULL && remedy != NULL ? g_strdup_printf ("%s: %s", place, remedy)
-                                                            : g_strdup (place != NULL ? place : remedy);
+  g_autofree char *place = file != NULL && line > 0
+                               ? g_strdup_printf (_ ("%s, line %u"), file, line)
+                               : g_strdup (file);
+  g_autofree char *detail = place != NULL && remedy != NULL
+                                ? g_strdup_printf ("%s: %s", place, remedy)
+                                : g_strdup (place != NULL ? place : remedy);
   g_autofree char *subtitle = detail != NULL ? g_markup_escape_text (detail, -1) : NULL;
 
   adw_preferences_row_set_title (ADW_PREFERENCES_ROW (row), title);
@@ -249,9 +262,9 @@ static void
 set_counts (PlumbDataPreview *self, JsonObject *counts)
 {
   g_autofree char *text
-      = g_strdup_printf (_ ("%d rows used, %d broken, %d too long, %d cut"), (int)number_of (counts, "rows"),
-                         (int)number_of (counts, "broken"), (int)number_of (counts, "dropped"),
-                         (int)number_of (counts, "truncated"));
+      = g_strdup_printf (_ ("%d rows used, %d broken, %d too long, %d cut"),
+                         (int)number_of (counts, "rows"), (int)number_of (counts, "broken"),
+                         (int)number_of (counts, "dropped"), (int)number_of (counts, "truncated"));
 
   gtk_label_set_text (self->counts, text);
 }
@@ -283,8 +296,9 @@ plumb_data_preview_show_trouble (PlumbDataPreview *self, const char *message)
 void
 plumb_data_preview_show (PlumbDataPreview *self, const PlumbEngineReply *reply)
 {
-  JsonObject *top
-      = reply->json != NULL && JSON_NODE_HOLDS_OBJECT (reply->json) ? json_node_get_object (reply->json) : NULL;
+  JsonObject *top = reply->json != NULL && JSON_NODE_HOLDS_OBJECT (reply->json)
+                        ? json_node_get_object (reply->json)
+                        : NULL;
   JsonArray *rows = list_of (top, "rows"), *problems = list_of (top, "problems");
   GtkWidget *child;
 
@@ -292,10 +306,12 @@ plumb_data_preview_show (PlumbDataPreview *self, const PlumbEngineReply *reply)
 
   if (rows == NULL)
     {
-      JsonObject *last = length_of (problems) > 0 ? element_of (problems, length_of (problems) - 1) : NULL;
+      JsonObject *last
+          = length_of (problems) > 0 ? element_of (problems, length_of (problems) - 1) : NULL;
       g_autofree char *summary = plumb_engine_reply_summary (reply);
 
-      plumb_data_preview_show_trouble (self, text_of (last, "message") != NULL ? text_of (last, "message") : summary);
+      plumb_data_preview_show_trouble (
+          self, text_of (last, "message") != NULL ? text_of (last, "message") : summary);
       return;
     }
   while ((child = gtk_widget_get_first_child (GTK_WIDGET (self->rows))) != NULL)
@@ -362,7 +378,8 @@ plumb_data_preview_class_init (PlumbDataPreviewClass *klass)
   GtkWidgetClass *widget_class = GTK_WIDGET_CLASS (klass);
 
   G_OBJECT_CLASS (klass)->dispose = plumb_data_preview_dispose;
-  gtk_widget_class_set_template_from_resource (widget_class, "/org/plumbline/Plumbline/ui/data-preview.ui");
+  gtk_widget_class_set_template_from_resource (widget_class,
+                                               "/org/plumbline/Plumbline/ui/data-preview.ui");
   gtk_widget_class_bind_template_child (widget_class, PlumbDataPreview, stack);
   gtk_widget_class_bind_template_child (widget_class, PlumbDataPreview, trouble);
   gtk_widget_class_bind_template_child (widget_class, PlumbDataPreview, counts);
@@ -379,6 +396,7 @@ static void
 plumb_data_preview_init (PlumbDataPreview *self)
 {
   gtk_widget_init_template (GTK_WIDGET (self));
+  plumb_accessible_follow_pages (GTK_WIDGET (self->stack));
   set_legend (self);
 }
 

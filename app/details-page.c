@@ -6,6 +6,7 @@
 #include <glib/gi18n.h>
 #include <string.h>
 
+#include "app/accessible.h"
 #include "app/details-page.h"
 #include "app/log-view.h"
 
@@ -41,6 +42,21 @@ level_icon (PlumbEventLevel level)
       break;
     }
   return "dialog-information-symbolic";
+}
+
+static const char *
+level_name (PlumbEventLevel level)
+{
+  switch (level)
+    {
+    case PLUMB_EVENT_WARNING:
+      return _ ("Warning");
+    case PLUMB_EVENT_ERROR:
+      return _ ("Error");
+    case PLUMB_EVENT_INFO:
+      break;
+    }
+  return _ ("Information");
 }
 
 static void
@@ -83,6 +99,21 @@ format_event (PlumbEventItem *event)
                           (int)plumb_event_item_get_step (event));
 }
 
+/* The row around the box is made by the list; it is there from the first binding on. */
+static void
+name_row (GtkWidget *box, PlumbEventItem *event, const char *facts)
+{
+  const char *level = level_name (plumb_event_item_get_level (event));
+  GtkWidget *row = gtk_widget_get_parent (box);
+  /* translators: "Warning: the loss was not finite, 2026-12-01 06:30:00 · step 12" */
+  g_autofree char *name
+      = g_strdup_printf (_ ("%s: %s, %s"), level, plumb_event_item_get_message (event), facts);
+
+  plumb_accessible_set_label (gtk_widget_get_first_child (box), level);
+  if (row != NULL)
+    plumb_accessible_set_label (row, name);
+}
+
 static void
 bind_event_cb (GtkSignalListItemFactory *factory, GtkListItem *item)
 {
@@ -97,6 +128,7 @@ bind_event_cb (GtkSignalListItemFactory *factory, GtkListItem *item)
     gtk_widget_remove_css_class (icon, styles[i]);
   gtk_widget_add_css_class (icon, styles[plumb_event_item_get_level (event)]);
   gtk_image_set_from_icon_name (GTK_IMAGE (icon), level_icon (plumb_event_item_get_level (event)));
+  name_row (box, event, facts);
   gtk_label_set_text (GTK_LABEL (message), plumb_event_item_get_message (event));
   gtk_widget_set_tooltip_text (message, plumb_event_item_get_message (event));
   gtk_label_set_text (GTK_LABEL (gtk_widget_get_next_sibling (message)), facts);
@@ -280,6 +312,8 @@ plumb_details_page_init (PlumbDetailsPage *self)
   g_autoptr (GtkListItemFactory) factory = gtk_signal_list_item_factory_new ();
 
   gtk_widget_init_template (GTK_WIDGET (self));
+  plumb_accessible_follow_pages (GTK_WIDGET (self->stack));
+  plumb_accessible_follow_pages (GTK_WIDGET (self->events_stack));
   g_signal_connect (factory, "setup", G_CALLBACK (setup_event_cb), NULL);
   g_signal_connect (factory, "bind", G_CALLBACK (bind_event_cb), NULL);
   gtk_list_view_set_factory (self->events, factory);

@@ -5,6 +5,7 @@
 #include <glib/gi18n.h>
 #include <string.h>
 
+#include "app/accessible.h"
 #include "app/field-row.h"
 
 #define SPIN_LIMIT 1e9 /* ranges beyond it have no use for buttons that add one */
@@ -70,6 +71,9 @@ show_problem (PlumbFieldRow *self, const char *message, const char *remedy)
   gtk_accessible_update_state (
       GTK_ACCESSIBLE (self->editor), GTK_ACCESSIBLE_STATE_INVALID,
       text != NULL ? GTK_ACCESSIBLE_INVALID_TRUE : GTK_ACCESSIBLE_INVALID_FALSE, -1);
+  gtk_accessible_update_property (GTK_ACCESSIBLE (self->editor),
+                                  GTK_ACCESSIBLE_PROPERTY_DESCRIPTION,
+                                  text != NULL ? text : _ (self->field->help), -1);
 }
 
 static void
@@ -315,9 +319,13 @@ new_choose_button (PlumbFieldRow *self)
 {
   GtkWidget *button = gtk_button_new_from_icon_name (is_folder (self) ? "folder-open-symbolic"
                                                                       : "document-open-symbolic");
+  g_autofree char *name = NULL;
 
+  name = g_strdup_printf (is_folder (self) ? _ ("Choose a Folder: %s") : _ ("Choose Files: %s"),
+                          _ (self->field->label));
   gtk_widget_set_tooltip_text (button,
                                is_folder (self) ? _ ("Choose a Folder") : _ ("Choose Files"));
+  plumb_accessible_set_label (button, name);
   g_signal_connect_object (button, "clicked", G_CALLBACK (choose_cb), self, G_CONNECT_SWAPPED);
   return button;
 }
@@ -378,7 +386,7 @@ static void
 describe (PlumbFieldRow *self)
 {
   const PlumbField *field = self->field;
-  g_autofree char *title = NULL;
+  g_autofree char *title = NULL, *reset = NULL;
 
   if (field->unit != NULL)
     title = g_strdup_printf (_ ("%s, in %s"), _ (field->label), _ (field->unit));
@@ -389,6 +397,9 @@ describe (PlumbFieldRow *self)
   gtk_widget_set_tooltip_text (GTK_WIDGET (self->title), field->key);
   gtk_accessible_update_property (GTK_ACCESSIBLE (self->editor), GTK_ACCESSIBLE_PROPERTY_LABEL,
                                   title, GTK_ACCESSIBLE_PROPERTY_DESCRIPTION, _ (field->help), -1);
+  reset = g_strdup_printf (_ ("Reset to Default: %s"), _ (field->label));
+  plumb_accessible_set_label (GTK_WIDGET (self->reset), reset);
+  plumb_accessible_set_label (GTK_WIDGET (self), title);
 }
 
 static void
@@ -480,6 +491,15 @@ plumb_field_row_enter (PlumbFieldRow *self, const char *text)
       if (!self->fault)
         fill (self);
     }
+}
+
+void
+plumb_field_row_commit (PlumbFieldRow *self)
+{
+  g_return_if_fail (PLUMB_IS_FIELD_ROW (self));
+
+  if (GTK_IS_SPIN_BUTTON (self->editor))
+    gtk_spin_button_update (GTK_SPIN_BUTTON (self->editor));
 }
 
 void

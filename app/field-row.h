@@ -24,6 +24,8 @@ gboolean plumb_field_row_has_fault (PlumbFieldRow *self);
 void plumb_field_row_enter (PlumbFieldRow *self, const char *text);
 
 /* Puts the focus into the editor. */
+/* Takes over what was typed but not finished: a number counts once its field is left. */
+void plumb_field_row_commit (PlumbFieldRow *self);
 void plumb_field_row_focus_editor (PlumbFieldRow *self);
 
 /* Shows a problem that was found elsewhere; NULL takes it away. */

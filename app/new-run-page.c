@@ -8,6 +8,7 @@
 #include <glib/gstdio.h>
 #include <string.h>
 
+#include "app/accessible.h"
 #include "app/data-preview.h"
 #include "app/engine-client.h"
 #include "app/new-run-page.h"
@@ -25,6 +26,7 @@ struct _PlumbNewRunPage
   AdwHeaderBar *header;
   GtkWidget *back;
   GtkButton *start;
+  GtkLabel *start_label;
   GtkDropDown *presets_box;
   GtkLabel *description;
   PlumbSpecForm *form;
@@ -289,7 +291,8 @@ static void
 set_starting (PlumbNewRunPage *self, gboolean starting)
 {
   self->starting = starting;
-  gtk_button_set_label (self->start, starting ? _ ("Starting…") : _ ("_Start"));
+  gtk_label_set_text_with_mnemonic (self->start_label, starting ? _ ("Starting…") : _ ("_Start"));
+  plumb_accessible_set_label (GTK_WIDGET (self->start), starting ? _ ("Starting…") : _ ("Start"));
   g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_CAN_START]);
 }
 
@@ -361,6 +364,7 @@ plumb_new_run_page_start (PlumbNewRunPage *self)
 
   if (self->starting)
     return;
+  plumb_spec_form_commit (self->form);
   stop_checking (self);
   problems = check_settings (self);
   if (problems->len + plumb_spec_form_count_faults (self->form) > 0)
@@ -408,8 +412,10 @@ saved_to_copy_cb (GObject *source, GAsyncResult *result, gpointer user_data)
 static void
 copy_cb (PlumbNewRunPage *self)
 {
-  g_autofree char *path = spec_path (self);
+  g_autofree char *path = NULL;
 
+  plumb_spec_form_commit (self->form);
+  path = spec_path (self);
   save_async (self, path, NULL, saved_to_copy_cb);
 }
 
@@ -430,12 +436,14 @@ saved_to_preview_cb (GObject *source, GAsyncResult *result, gpointer user_data)
 void
 plumb_new_run_page_preview (PlumbNewRunPage *self)
 {
-  g_autofree char *path = g_build_filename (g_get_user_runtime_dir (), "plumbline-preview.spec", NULL);
+  g_autofree char *path
+      = g_build_filename (g_get_user_runtime_dir (), "plumbline-preview.spec", NULL);
   GtkRoot *root;
   PlumbDataPreview *preview;
 
   g_return_if_fail (PLUMB_IS_NEW_RUN_PAGE (self));
 
+  plumb_spec_form_commit (self->form);
   root = gtk_widget_get_root (GTK_WIDGET (self));
   preview = plumb_data_preview_new (GTK_IS_WINDOW (root) ? GTK_WINDOW (root) : NULL);
   save_with (self, g_task_new (self, NULL, saved_to_preview_cb, g_object_ref (preview)), path);
@@ -643,6 +651,7 @@ bind_template (GtkWidgetClass *klass)
   gtk_widget_class_bind_template_child (klass, PlumbNewRunPage, header);
   gtk_widget_class_bind_template_child (klass, PlumbNewRunPage, back);
   gtk_widget_class_bind_template_child (klass, PlumbNewRunPage, start);
+  gtk_widget_class_bind_template_child (klass, PlumbNewRunPage, start_label);
   gtk_widget_class_bind_template_child (klass, PlumbNewRunPage, presets_box);
   gtk_widget_class_bind_template_child (klass, PlumbNewRunPage, description);
   gtk_widget_class_bind_template_child (klass, PlumbNewRunPage, form);

@@ -11,6 +11,7 @@
 #define PADDING 8
 #define SWATCH 8
 #define DOT 7
+#define UNSEEN_INTERVAL 3000 /* ms between two descriptions out of sight */
 
 static GdkRGBA
 to_rgba (const PlumbColor *color)
@@ -289,6 +290,61 @@ describe_curve (PlumbPlotArea *self)
   return g_strdup_printf (_ ("%s: %s; least %s, greatest %s"), at, last, least, most);
 }
 
+static void
+set_description (PlumbPlotArea *self, const char *description)
+{
+  gtk_accessible_update_property (GTK_ACCESSIBLE (self), GTK_ACCESSIBLE_PROPERTY_LABEL, self->title,
+                                  GTK_ACCESSIBLE_PROPERTY_DESCRIPTION, description,
+                                  GTK_ACCESSIBLE_PROPERTY_ROLE_DESCRIPTION, _ ("line chart"), -1);
+}
+
+/* Its newest value only: finding the least and the greatest would cost as much as drawing it. */
+static char *
+describe_last (PlumbPlotArea *self)
+{
+  g_autoptr (PlumbPlotSpec) spec = self->func (self->user_data);
+  g_autofree char *value = NULL;
+  const PlumbPlotSeries *series;
+  PlumbPoint last;
+
+  if (spec->series->len == 0)
+    return g_strdup (_ ("No points yet"));
+  series = spec->series->pdata[0];
+  if (!plumb_track_get_last (series->track, &last))
+    return g_strdup (_ ("No points yet"));
+  value = plumb_format_value (last.value, series->unit);
+  if (last.step == PLUMB_NO_STEP)
+    return g_steal_pointer (&value);
+  /* translators: "step 410: 0.62" */
+  return g_strdup_printf (_ ("step %d: %s"), (int)last.step, value);
+}
+
+static gboolean
+unseen_cb (gpointer user_data)
+{
+  PlumbPlotArea *self = user_data;
+
+  self->unseen_timeout = 0;
+  if (self->unseen_stale)
+    plumb_plot_area_describe_unseen (self);
+  return G_SOURCE_REMOVE;
+}
+
+void
+plumb_plot_area_describe_unseen (PlumbPlotArea *self)
+{
+  g_autofree char *description = NULL;
+
+  if (self->title == NULL || self->func == NULL || !gtk_widget_get_mapped (GTK_WIDGET (self)))
+    return;
+  self->unseen_stale = self->unseen_timeout != 0;
+  if (self->unseen_stale)
+    return;
+  description = describe_last (self);
+  set_description (self, description);
+  self->unseen_timeout = g_timeout_add (UNSEEN_INTERVAL, unseen_cb, self);
+}
+
 void
 plumb_plot_area_describe (PlumbPlotArea *self)
 {
@@ -306,7 +362,5 @@ plumb_plot_area_describe (PlumbPlotArea *self)
                         ? describe_cursor (self, x)
                         : describe_curve (self);
     }
-  gtk_accessible_update_property (GTK_ACCESSIBLE (self), GTK_ACCESSIBLE_PROPERTY_LABEL, self->title,
-                                  GTK_ACCESSIBLE_PROPERTY_DESCRIPTION, description,
-                                  GTK_ACCESSIBLE_PROPERTY_ROLE_DESCRIPTION, _ ("line chart"), -1);
+  set_description (self, description);
 }

@@ -20,6 +20,7 @@ struct _PlumbPlotArea
   GCancellable *cancellable;
   GtkAdjustment *adjustment;
   gint64 last_start;
+  guint unseen_timeout; /* until it is described again while it is out of sight */
   guint timeout;
 
   double pointer_x;
@@ -29,10 +30,13 @@ struct _PlumbPlotArea
   guint stale : 1;
   guint urgent : 1;
   guint in_flight : 1;
+  guint unseen_stale : 1;
 };
 
 /* plot-area-overlay.c: crosshair, readout and zoom box; what assistive technology is told. */
 void plumb_plot_area_snapshot_overlay (PlumbPlotArea *self, GtkSnapshot *snapshot);
 void plumb_plot_area_describe (PlumbPlotArea *self);
+/* The same for a chart that is out of sight and so not drawn. */
+void plumb_plot_area_describe_unseen (PlumbPlotArea *self);
 
 G_END_DECLS

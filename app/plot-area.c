@@ -209,6 +209,7 @@ maybe_update (PlumbPlotArea *self)
     return;
   if (!can_be_seen (self))
     {
+      plumb_plot_area_describe_unseen (self);
       g_clear_pointer (&self->node, gsk_render_node_unref);
       return;
     }
@@ -429,6 +430,7 @@ plumb_plot_area_unmap (GtkWidget *widget)
     g_signal_handlers_disconnect_by_func (self->adjustment, maybe_update, self);
   g_clear_object (&self->adjustment);
   g_clear_handle_id (&self->timeout, g_source_remove);
+  g_clear_handle_id (&self->unseen_timeout, g_source_remove);
   g_clear_pointer (&self->node, gsk_render_node_unref);
   self->stale = TRUE;
   GTK_WIDGET_CLASS (plumb_plot_area_parent_class)->unmap (widget);
@@ -473,6 +475,7 @@ plumb_plot_area_dispose (GObject *object)
     g_cancellable_cancel (self->cancellable);
   g_clear_object (&self->cancellable);
   g_clear_handle_id (&self->timeout, g_source_remove);
+  g_clear_handle_id (&self->unseen_timeout, g_source_remove);
   g_clear_object (&self->adjustment);
   g_clear_object (&self->view);
   g_clear_pointer (&self->node, gsk_render_node_unref);

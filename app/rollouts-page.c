@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "app/accessible.h"
 #include "app/background.h"
 #include "app/plot-format.h"
 #include "app/rollouts-page.h"
@@ -146,10 +147,13 @@ new_prompt_row (PlumbRolloutsPage *self, guint start)
 {
   const PlumbSample *sample = sample_at (self, start);
   GroupFacts facts = measure_group (self, start, group_end (self, start));
+  GtkWidget *row = gtk_list_box_row_new ();
   GtkWidget *box = gtk_box_new (GTK_ORIENTATION_HORIZONTAL, 8);
   g_autofree char *mean
       = facts.n > 0 ? g_strdup_printf ("%.2f", facts.mean) : g_strdup (_ ("failed"));
   g_autofree char *text = plumb_sample_one_line (sample->prompt_text, 200);
+  /* translators: "Mean reward 0.50: What is 3 + 4?" */
+  g_autofree char *name = g_strdup_printf (_ ("Mean reward %s: %s"), mean, text);
   GtkWidget *value = gtk_label_new (mean);
   GtkWidget *label = gtk_label_new (text);
 
@@ -165,7 +169,9 @@ new_prompt_row (PlumbRolloutsPage *self, guint start)
   gtk_widget_set_tooltip_text (label, text);
   gtk_box_append (GTK_BOX (box), value);
   gtk_box_append (GTK_BOX (box), label);
-  return box;
+  gtk_list_box_row_set_child (GTK_LIST_BOX_ROW (row), box);
+  plumb_accessible_set_label (row, name);
+  return row;
 }
 
 static void
@@ -553,6 +559,7 @@ plumb_rollouts_page_init (PlumbRolloutsPage *self)
   self->starts = g_ptr_array_new ();
   self->follow = TRUE;
   gtk_widget_init_template (GTK_WIDGET (self));
+  plumb_accessible_follow_pages (GTK_WIDGET (self->stack));
 }
 
 void

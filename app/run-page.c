@@ -5,6 +5,7 @@
 #include <adwaita.h>
 #include <glib/gi18n.h>
 
+#include "app/accessible.h"
 #include "app/charts-page.h"
 #include "app/details-page.h"
 #include "app/overview.h"
@@ -290,6 +291,7 @@ static void
 plumb_run_page_init (PlumbRunPage *self)
 {
   gtk_widget_init_template (GTK_WIDGET (self));
+  plumb_accessible_follow_pages (GTK_WIDGET (self->stack));
 }
 
 void

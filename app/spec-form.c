@@ -6,6 +6,7 @@
 #include <glib/gi18n.h>
 #include <string.h>
 
+#include "app/accessible.h"
 #include "app/field-row.h"
 #include "app/reward-options-row.h"
 #include "app/spec-form.h"
@@ -103,12 +104,15 @@ belongs (const PlumbField *field, const PlumbFieldGroup *group, PlumbAlgorithm a
 }
 
 static AdwExpanderRow *
-new_expander (PlumbFieldLevel level)
+new_expander (const PlumbFieldGroup *group, PlumbFieldLevel level)
 {
   GtkWidget *expander = adw_expander_row_new ();
+  const char *title = level == PLUMB_LEVEL_MORE ? _ ("More") : _ ("Expert");
+  /* translators: "Rollout: More", the rarer settings of a group */
+  g_autofree char *name = g_strdup_printf (_ ("%s: %s"), _ (group->label), title);
 
-  adw_preferences_row_set_title (ADW_PREFERENCES_ROW (expander),
-                                 level == PLUMB_LEVEL_MORE ? _ ("More") : _ ("Expert"));
+  adw_preferences_row_set_title (ADW_PREFERENCES_ROW (expander), title);
+  plumb_accessible_set_label (expander, name);
   return ADW_EXPANDER_ROW (expander);
 }
 
@@ -143,7 +147,7 @@ add_section (PlumbSpecForm *self,
         }
       if (section->expander == NULL)
         {
-          section->expander = new_expander (level);
+          section->expander = new_expander (group, level);
           adw_preferences_group_add (widget, GTK_WIDGET (section->expander));
         }
       adw_expander_row_add_row (section->expander, row);
@@ -263,6 +267,15 @@ plumb_spec_form_get_spec (PlumbSpecForm *self)
   g_return_val_if_fail (PLUMB_IS_SPEC_FORM (self), NULL);
 
   return self->spec;
+}
+
+void
+plumb_spec_form_commit (PlumbSpecForm *self)
+{
+  g_return_if_fail (PLUMB_IS_SPEC_FORM (self));
+
+  for (guint i = 0; i < self->rows->len; i++)
+    plumb_field_row_commit (self->rows->pdata[i]);
 }
 
 static PlumbFieldRow *

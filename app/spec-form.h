@@ -14,6 +14,8 @@ G_BEGIN_DECLS
 G_DECLARE_FINAL_TYPE (PlumbSpecForm, plumb_spec_form, PLUMB, SPEC_FORM, GtkWidget)
 
 void plumb_spec_form_set_spec (PlumbSpecForm *self, PlumbSpec *spec);
+/* Takes over what was typed but not finished. */
+void plumb_spec_form_commit (PlumbSpecForm *self);
 PlumbSpec *plumb_spec_form_get_spec (PlumbSpecForm *self);
 
 /* Shows problems at their rows; those without a row of this algorithm are returned (array of

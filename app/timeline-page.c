@@ -5,6 +5,7 @@
 #include <adwaita.h>
 #include <glib/gi18n.h>
 
+#include "app/accessible.h"
 #include "app/plot-format.h"
 #include "app/timeline-page.h"
 #include "app/timeline.h"
@@ -77,6 +78,7 @@ new_share_row (PlumbTimelinePage *self, const Share *share, double total)
   adw_preferences_row_set_title (ADW_PREFERENCES_ROW (row), share->phase);
   adw_action_row_set_subtitle (ADW_ACTION_ROW (row), subtitle);
   gtk_level_bar_set_value (GTK_LEVEL_BAR (bar), CLAMP (share->seconds / total, 0, 1));
+  plumb_accessible_set_label (bar, share->phase);
   gtk_widget_set_size_request (bar, 100, -1);
   gtk_widget_set_valign (bar, GTK_ALIGN_CENTER);
   label = gtk_label_new (percent);
@@ -97,6 +99,8 @@ show_span (PlumbTimelinePage *self, double from, double page)
   g_autofree char *text = g_strdup_printf (_ ("%s from %s on"), length, start);
 
   gtk_label_set_text (self->span, text);
+  gtk_accessible_update_property (GTK_ACCESSIBLE (self->timeline),
+                                  GTK_ACCESSIBLE_PROPERTY_DESCRIPTION, text, -1);
 }
 
 static void
@@ -214,6 +218,7 @@ static void
 plumb_timeline_page_init (PlumbTimelinePage *self)
 {
   gtk_widget_init_template (GTK_WIDGET (self));
+  plumb_accessible_follow_pages (GTK_WIDGET (self->stack));
   gtk_scrollbar_set_adjustment (self->scrollbar, plumb_timeline_get_adjustment (self->timeline));
   g_signal_connect_object (plumb_timeline_get_adjustment (self->timeline), "value-changed",
                            G_CALLBACK (queue_update), self, G_CONNECT_SWAPPED);

@@ -5,6 +5,7 @@
 #include <glib/gi18n.h>
 #include <string.h>
 
+#include "app/accessible.h"
 #include "app/run-row.h"
 #include "app/settings.h"
 #include "app/window-private.h"
@@ -266,6 +267,8 @@ static void
 plumb_window_init (PlumbWindow *self)
 {
   gtk_widget_init_template (GTK_WIDGET (self));
+  plumb_accessible_follow_pages (GTK_WIDGET (self->side));
+  plumb_accessible_follow_pages (GTK_WIDGET (self->content));
   gtk_list_box_set_sort_func (self->list, compare_rows, self, NULL);
   gtk_list_box_set_header_func (self->list, update_header, self, NULL);
   gtk_list_box_set_filter_func (self->list, filter_row, self, NULL);
