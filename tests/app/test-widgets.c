@@ -300,9 +300,12 @@ test_data_preview (void)
   PlumbDataPreview *preview = g_object_ref_sink (plumb_data_preview_new (NULL));
   g_autoptr (JsonNode) node = json_from_string (
       "{\"counts\": {\"rows\": 2, \"broken\": 1, \"dropped\": 0, \"truncated\": 0},"
-      " \"notes\": [{\"message\": \"<prompt> = q\", \"file\": \"/x/a.jsonl\", \"line\": null}], \"left_out\": [7],"
-      " \"rows\": [{\"file\": \"/x/a.jsonl\", \"line\": 3, \"answer\": \"4\", \"sequences\": [{\"kind\":"
-      " \"response\", \"tokens\": 5, \"trained_tokens\": 1, \"segments\": [{\"text\": \"2+2=\", \"trained\": false},"
+      " \"notes\": [{\"message\": \"<prompt> = q\", \"file\": \"/x/a.jsonl\", \"line\": null}], "
+      "\"left_out\": [7],"
+      " \"rows\": [{\"file\": \"/x/a.jsonl\", \"line\": 3, \"answer\": \"4\", \"sequences\": "
+      "[{\"kind\":"
+      " \"response\", \"tokens\": 5, \"trained_tokens\": 1, \"segments\": [{\"text\": \"2+2=\", "
+      "\"trained\": false},"
       " {\"text\": \"4\", \"trained\": true}]}]}, \"no row\"]}",
       NULL);
   PlumbEngineReply reply = { .json = node };
