@@ -21,16 +21,11 @@ weight_bytes (const PlumbBench *b, const PlumbBenchOptions *o)
 static double
 limit_seconds (const PlumbBench *b, const PlumbBenchOptions *o)
 {
-  const PlumbModelConfig *c = b->model->config;
-  double size = dev_type_size (o->type), rows = o->requests;
-  double prefill = 2 * b->blocks * o->prompt * rows / b->limits.products;
-  double key = 2.0 * c->layers * c->groups * (o->kv_codes ? c->head_size + sizeof (float) : c->head_size * size);
-  double decode = 0, weights = weight_bytes (b, o);
-  for (int step = 1; step < o->new_tokens; step++)
-    decode += MAX (weights / b->limits.bandwidth,
-                   2 * (b->blocks + b->head) * rows / b->limits.products)
-              + rows * (o->prompt + step) * key / b->limits.bandwidth;
-  return prefill + decode;
+  double rows = o->requests, passes = o->new_tokens - 1;
+  PlumbGenerated done = { .prefill_tokens = o->prompt * rows, .decode_passes = passes, .decode_rows = passes * rows,
+                          .context_tokens = rows * (passes * o->prompt + passes * (passes + 1) / 2),
+                          .weight_codes = o->weight_codes, .kv_codes = o->kv_codes };
+  return plumb_limit_generate (&b->limits, b->model->config, o->type, &done);
 }
 
 static gboolean

@@ -65,19 +65,18 @@ find_limits (const Step *s, double limits[N_PHASES])
   const PlumbBenchOptions *o = s->o;
   const PlumbBench *b = &s->bench;
   const PlumbModelConfig *c = b->model->config;
-  double size = dev_type_size (o->type), rows = (double) o->requests * o->samples, length = o->prompt + o->new_tokens;
-  double key = 2.0 * c->layers * c->groups * c->head_size * size;
-  double attention = 2.0 * c->layers * c->heads * c->head_size * length * (length + 1) * rows / (b->limits.products / 2);
-  double blocks = 2 * b->blocks * rows * length / b->limits.products;
-  double head = 2 * b->head * rows * o->new_tokens / b->limits.products;
-  limits[PHASE_GENERATE] = 2 * b->blocks * o->prompt * o->requests / b->limits.products;
-  for (int t = 1; t < o->new_tokens; t++)
-    limits[PHASE_GENERATE] += MAX (size * (b->blocks + b->head) / b->limits.bandwidth,
-                                   2 * (b->blocks + b->head) * rows / b->limits.products)
-                              + rows * (o->prompt + t) * key / b->limits.bandwidth;
-  limits[PHASE_LOG_PROBS] = blocks + head + attention;
-  limits[PHASE_TRAIN] = 3 * blocks + 4 * head + 3.5 * attention;
-  limits[PHASE_UPDATE] = 34 * (b->blocks + b->head * (c->tied ? 1 : 2)) / b->limits.bandwidth;
+  double rows = (double) o->requests * o->samples, passes = o->new_tokens - 1;
+  PlumbGenerated done = { .prefill_tokens = (double) o->prompt * o->requests, .decode_passes = passes,
+                          .decode_rows = passes * rows,
+                          .context_tokens = rows * (passes * o->prompt + passes * (passes + 1) / 2),
+                          .kv_codes = o->kv_codes };
+  PlumbWork work = { 0 };
+  for (int i = 0; i < o->requests * o->samples; i++)
+    plumb_work_add (&work, o->prompt + o->new_tokens, o->new_tokens);
+  limits[PHASE_GENERATE] = plumb_limit_generate (&b->limits, c, o->type, &done);
+  limits[PHASE_LOG_PROBS] = plumb_limit_forward (&b->limits, c, &work);
+  limits[PHASE_TRAIN] = plumb_limit_train (&b->limits, c, o->type, &work);
+  limits[PHASE_UPDATE] = plumb_limit_update (&b->limits, c, o->type);
 }
 
 /* A completion of each sample, behind its prompt. */

@@ -16,12 +16,10 @@ static double
 limit_seconds (const PlumbBench *b, const PlumbBenchOptions *o)
 {
   const PlumbModelConfig *c = b->model->config;
-  double t = (double) o->sequences * o->length, size = dev_type_size (o->type);
-  double attention = 2.0 * c->layers * c->heads * c->head_size * o->length * (o->length + 1.0) * o->sequences;
-  double row = 8.0 * c->width + 2.0 * (c->heads + 2.0 * c->groups) * c->head_size + 3.0 * c->mlp;
-  double parameters = b->blocks + b->head * (c->tied ? 1 : 2);
-  return (6 * b->blocks + 8 * b->head) * t / b->limits.products + 3.5 * attention / (b->limits.products / 2)
-         + 3 * size * c->layers * row * t / b->limits.bandwidth + 28 * parameters / b->limits.bandwidth;
+  PlumbWork work = { 0 };
+  for (int s = 0; s < o->sequences; s++)
+    plumb_work_add (&work, o->length, o->length);
+  return plumb_limit_train (&b->limits, c, o->type, &work) + plumb_limit_update (&b->limits, c, o->type);
 }
 
 static struct plumb_experience *

@@ -85,51 +85,6 @@ fill_weights (PlumbModel *model)
     }
 }
 
-/* Seconds of one call of a product of n x n, of a copy of `bytes`; the best of some rounds. */
-static gboolean
-measure_limits (PlumbDevice *device, enum dev_type type, PlumbBenchLimits *limits, GError **error)
-{
-  const struct dev_ops *ops = device->ops;
-  struct dev_context *context = device->context;
-  int n = device->asynchronous ? 8192 : 2048, rounds = device->asynchronous ? 20 : 2;
-  gsize elements = (gsize) n * n, bytes = elements * dev_type_size (type), copied = MAX (bytes, (gsize) 128 << 20);
-  gsize each = dev_align (MAX (bytes, copied));
-  struct dev_arena *arena = plumb_device_allocate (device, 3 * each, "measuring the limits", error);
-  if (!arena)
-    return FALSE;
-  char *a = ops->arena_base (arena), *b = a + each, *c = b + each;
-  g_autofree float *values = g_new (float, 2 * PATTERN);
-  g_autofree char *typed = g_malloc (2 * PATTERN * dev_type_size (type));
-  GRand *random = g_rand_new_with_seed (2);
-  for (int i = 0; i < 2 * PATTERN; i++)
-    values[i] = (float) g_rand_double_range (random, -1, 1);
-  g_rand_free (random);
-  cpu_row_store (typed, values, 2 * PATTERN, type);
-  for (gsize done = 0; done < elements; done += 2 * PATTERN)
-    {
-      gsize part = MIN (elements - done, (gsize) 2 * PATTERN) * dev_type_size (type);
-      ops->upload (context, a + done * dev_type_size (type), typed, part);
-      ops->upload (context, b + done * dev_type_size (type), typed, part);
-    }
-  struct dev_matrix w = { b, NULL, n, n };
-  for (int attempt = 0; attempt < 3; attempt++)
-    {
-      double start = plumb_bench_now ();
-      for (int i = 0; i < rounds; i++)
-        ops->linear_forward (context, c, a, &w, n, type);
-      ops->status (context, NULL, 0);
-      double middle = plumb_bench_now ();
-      for (int i = 0; i < rounds; i++)
-        ops->copy (context, c, a, copied);
-      ops->status (context, NULL, 0);
-      double end = plumb_bench_now ();
-      limits->products = MAX (limits->products, 2.0 * n * n * n * rounds / (middle - start));
-      limits->bandwidth = MAX (limits->bandwidth, 2.0 * copied * rounds / (end - middle));
-    }
-  ops->arena_free (arena);
-  return plumb_device_check (device, error);
-}
-
 gboolean
 plumb_bench_open (PlumbBench *bench, const PlumbBenchOptions *o, int positions, GError **error)
 {
@@ -147,20 +102,18 @@ plumb_bench_open (PlumbBench *bench, const PlumbBenchOptions *o, int positions, 
     }
   config->tied = s->tied;
   config->qkv_bias = s->bias;
-  bench->blocks = (double) s->layers * s->width
-                  * (2.0 * s->heads * config->head_size + 2.0 * s->groups * config->head_size + 3.0 * s->mlp);
-  bench->head = (double) s->vocabulary * s->width;
+  bench->blocks = plumb_config_block_parameters (config);
+  bench->head = plumb_config_head_parameters (config);
   gsize workspace = ops->workspace_size (s->vocabulary, positions, config->head_size, 2 * s->mlp);
   if (o->weight_codes)
     workspace = MAX (workspace, plumb_model_code_workspace (config, o->type));
   bench->device = plumb_device_open (name, workspace, error);
-  if (bench->device)
-    bench->device->ops->set_deterministic (bench->device->context, o->deterministic);
-  if (!bench->device || !measure_limits (bench->device, o->type, &bench->limits, error))
+  if (!bench->device || !plumb_limits_measure (bench->device, o->type, 0, &bench->limits, error))
     {
       plumb_model_config_free (config);
       return FALSE;
     }
+  ops->set_deterministic (bench->device->context, o->deterministic);
   bench->model = plumb_model_new_empty (bench->device, config, o->type, positions, error);
   if (!bench->model)
     return FALSE;

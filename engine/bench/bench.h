@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include "engine/model/decoder.h"
+#include "engine/model/roofline.h"
 
 G_BEGIN_DECLS
 
@@ -23,19 +23,12 @@ typedef struct
   gboolean weight_codes;            /* of rollout: fp8 weights of the blocks */
 } PlumbBenchOptions;
 
-/* What this machine can do, measured: the limits that shares refer to. */
-typedef struct
-{
-  double products;  /* operations per second of a large matrix product */
-  double bandwidth; /* bytes per second of a copy, read and written */
-} PlumbBenchLimits;
-
 /* A model of a known shape on a device, and the limits of the device. */
 typedef struct
 {
   PlumbDevice *device;
   PlumbModel *model;
-  PlumbBenchLimits limits;
+  PlumbLimits limits;
   double blocks, head; /* parameters of the matrices in the blocks; of the vocabulary head */
 } PlumbBench;
 

@@ -502,6 +502,7 @@ add_running (PlumbRollout *self, PlumbPassDraft *pass, Flight *flight)
       int position = s->prompt_length + s->asked - 1;
       gboolean known = (int) s->completion->ids->len == s->asked;
       extend_pages (self, s->pages, position + 1);
+      self->statistics.context_tokens += position + 1;
       plumb_pass_draft_add (pass, known ? &s->last : NULL, s->row, position, 1, s->pages);
       s->row = ask (self, pass, s->completion->ordinal, s->completion->sample, position + 1, s->asked,
                     s->seen);
@@ -709,6 +710,7 @@ take_off (PlumbRollout *self, gboolean *queued, GError **error)
   gboolean decode = self->filling->len == 0;
   plumb_pass_draft_init (&draft, buffer_plan (self->model->config, &self->plan).table_stride, self->plan.page_tokens);
   self->statistics.passes++;
+  self->statistics.decode_passes += self->running->len > 0;
   self->statistics.decode_rows += self->running->len;
   add_running (self, &draft, flight);
   add_filling (self, &draft);

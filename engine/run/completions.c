@@ -165,10 +165,11 @@ read_answer (PlumbCompletions *a, GVariant *body, gsize expected, GError **error
   return FALSE;
 }
 
-/* *running adds up over the workers. */
+/* *running adds up over the workers, *limit is that of the longest. */
 static void
-read_statistics (PlumbBatch *batch, GVariant *body, double *running)
+read_statistics (PlumbBatch *batch, GVariant *body, double *running, double *limit)
 {
+  double own_limit = 0;
   gint64 passes = 0, rows = 0, generated = 0, prefill = 0, shared = 0;
   double kv_used = 0;
   g_variant_lookup (body, "tokens", "x", &generated);
@@ -181,7 +182,9 @@ read_statistics (PlumbBatch *batch, GVariant *body, double *running)
   batch->prefill += prefill;
   batch->shared += shared;
   batch->kv_used = MAX (batch->kv_used, kv_used);
+  g_variant_lookup (body, "limit", "d", &own_limit);
   *running += (double) rows / MAX (1, passes);
+  *limit = MAX (*limit, own_limit);
 }
 
 void
@@ -257,7 +260,7 @@ plumb_run_complete (PlumbRun *run, const PlumbPrompts *prompts, const PlumbAsk *
 {
   int n = plumb_crew_size (run->crew);
   guint first = 0, all = prompts->ordinals->len;
-  double start = plumb_telemetry_now (run->telemetry), running = 0;
+  double start = plumb_telemetry_now (run->telemetry), running = 0, limit = 0;
   g_autofree GVariant **bodies = g_new0 (GVariant *, n), **answers = g_new0 (GVariant *, n);
   for (int i = 0; i < n; first = end_of_part (all, i, n), i++)
     if (end_of_part (all, i, n) > first)
@@ -274,9 +277,10 @@ plumb_run_complete (PlumbRun *run, const PlumbPrompts *prompts, const PlumbAsk *
       if (!ok)
         break;
       plumb_completions_join (completions, &part);
-      read_statistics (batch, answers[i], &running);
+      read_statistics (batch, answers[i], &running, &limit);
     }
   plumb_crew_clear_answers (run->crew, answers);
   batch->running = MAX (batch->running, running);
+  batch->limit += limit;
   return ok;
 }

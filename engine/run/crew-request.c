@@ -81,6 +81,25 @@ plumb_crew_request_failure (const PlumbCrewRequest *self)
   return self->failure ? self->failure->message : NULL;
 }
 
+double
+plumb_crew_requests_limit (const GPtrArray *requests)
+{
+  g_autoptr (GHashTable) workers = g_hash_table_new_full (NULL, NULL, NULL, g_free);
+  double most = 0;
+  for (guint i = 0; i < requests->len; i++)
+    {
+      const PlumbCrewRequest *request = g_ptr_array_index (requests, i);
+      double *sum = g_hash_table_lookup (workers, GUINT_TO_POINTER (request->worker)), limit = 0;
+      if (!sum)
+        g_hash_table_insert (workers, GUINT_TO_POINTER (request->worker), sum = g_new0 (double, 1));
+      if (request->answer)
+        g_variant_lookup (request->answer, "limit", "d", &limit);
+      *sum += limit;
+      most = MAX (most, *sum);
+    }
+  return most;
+}
+
 GPtrArray *
 plumb_crew_requests_new (void)
 {

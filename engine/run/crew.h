@@ -65,6 +65,9 @@ gboolean plumb_crew_await (PlumbCrew *crew, GPtrArray *requests, GError **error)
 /* Both. */
 gboolean plumb_crew_ask_together (PlumbCrew *crew, GPtrArray *requests, GError **error);
 GPtrArray *plumb_crew_requests_new (void);
+/* Seconds that the answered requests take at the limits of the devices, as their workers tell it: those of one add up, and the
+ * longest counts. 0: not measured. */
+double plumb_crew_requests_limit (const GPtrArray *requests);
 
 /* Told when a worker of another role than training and generating has answered: from when to when (monotonic,
  * microseconds) it worked on what. */

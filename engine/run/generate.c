@@ -98,6 +98,7 @@ plumb_batch_take (PlumbBatch *to, PlumbBatch *from, const int *groups, int n)
   to->kv_used = MAX (to->kv_used, from->kv_used);
   to->running = MAX (to->running, from->running);
   to->seconds += from->seconds;
+  to->limit += from->limit;
 }
 
 static void

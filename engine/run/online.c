@@ -448,6 +448,7 @@ record_step (PlumbRun *run, const PlumbBatch *batch, const Training *t, double s
   if (batch->asked > batch->prompts || plumb_spec_get_boolean (run->spec, "algorithm.dynamic_sampling"))
     plumb_run_point (run, "data/accepted", (double) batch->prompts / batch->asked);
   plumb_run_point (run, "throughput/train", batch->experience->tokens / MAX (1e-9, end - trained));
+  plumb_run_record_shares (run, batch->limit, end - trained, end - start);
   plumb_run_record_step (run, end - start, batch->experience->tokens);
   /* What was generated ahead took no time of the step. */
   if (!run->ahead)
@@ -465,7 +466,9 @@ plumb_run_online_step (PlumbRun *run, GError **error)
 {
   double start = plumb_telemetry_now (run->telemetry);
   struct plumb_group_statistics groups = { 0 };
-  g_hash_table_remove_all (run->phase_sums); /* what an evaluation took is none of the step's */
+  /* What an evaluation took is none of the step's. */
+  g_hash_table_remove_all (run->phase_sums);
+  run->limits.probe = run->limits.train = run->limits.operations = 0;
   if (!begin_round (run, error))
     return FALSE;
   g_autoptr (PlumbBatch) batch = generate_batch (run, error);

@@ -126,8 +126,14 @@ open_models (PlumbRun *run, const PlumbWorkerSettings *settings, GArray *workers
   gboolean ok = plumb_crew_ask_together (run->crew, requests, error);
   plumb_run_end_phase (run);
   for (guint i = 0; ok && i < requests->len; i++)
-    add_planned (run, plumb_crew_request_answer (g_ptr_array_index (requests, i)),
-                 i == 0 || (int) i >= plumb_crew_size (run->crew));
+    {
+      GVariant *answer = plumb_crew_request_answer (g_ptr_array_index (requests, i));
+      gboolean trains = (int) i < plumb_crew_size (run->crew);
+      double peak = 0;
+      add_planned (run, answer, i == 0 || !trains);
+      if (trains && g_variant_lookup (answer, "peak", "d", &peak))
+        run->limits.peak += peak;
+    }
   return ok;
 }
 

@@ -117,6 +117,7 @@ plumb_run_probe (PlumbRun *run, const struct plumb_experience *e, const PlumbPro
     add_parts (run, requests, parts, &probes[i], e);
   if (!plumb_crew_ask_together (run->crew, requests, error))
     return FALSE;
+  run->limits.probe += plumb_crew_requests_limit (requests);
   for (guint i = 0; i < requests->len; i++)
     if (!take_part (plumb_crew_request_answer (g_ptr_array_index (requests, i)), &g_array_index (parts, Part, i), error))
       return FALSE;

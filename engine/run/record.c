@@ -165,6 +165,8 @@ plumb_run_record_batch (PlumbRun *run, const PlumbBatch *batch, const struct plu
                    (double) batch->shared / MAX (1, batch->shared + batch->prefill));
   if (batch->seconds > 0)
     plumb_run_point (run, "throughput/rollout", batch->generated / batch->seconds);
+  if (batch->seconds > 0 && batch->limit > 0)
+    plumb_run_point (run, "throughput/rollout_of_limit", batch->limit / batch->seconds);
 }
 
 static void
@@ -284,6 +286,20 @@ plumb_run_record_samples (PlumbRun *run, const PlumbBatch *batch, gboolean evalu
     plumb_telemetry_sample (run->telemetry, make_sample (run, batch, s, evaluation, set));
   if (!evaluation)
     record_parts (run, batch);
+}
+
+void
+plumb_run_record_shares (PlumbRun *run, double limit, double train_seconds, double step_seconds)
+{
+  double train = run->limits.train, operations = run->limits.operations, total = limit + run->limits.probe + train;
+  if (train > 0 && train_seconds > 0)
+    plumb_run_point (run, "throughput/train_of_limit", train / train_seconds);
+  if (operations > 0 && train_seconds > 0 && run->limits.peak > 0)
+    plumb_run_point (run, "throughput/mfu", operations / train_seconds / run->limits.peak);
+  /* What was generated ahead took no time of the step. */
+  if (total > 0 && step_seconds > 0 && !run->ahead)
+    plumb_run_point (run, "throughput/total_of_limit", total / step_seconds);
+  run->limits.probe = run->limits.train = run->limits.operations = 0;
 }
 
 void

@@ -118,6 +118,12 @@ struct _PlumbRun
   PlumbHardware *hardware;
   gint64 last_done;                         /* samples that the worker had ready at the last tick */
   gboolean silence_told;
+  struct
+  {
+    double probe, train; /* seconds that the step's probes and updates take at the limits of the devices */
+    double operations;   /* of the models in its updates */
+    double peak;         /* per second, of the devices that train, by the datasheet; 0: not known */
+  } limits;
   double step_seconds, step_average;        /* of the last step; of the last ones */
   int timed_steps;                          /* that the average is of */
   double last_reward, last_loss;            /* for the progress line; last_reward NaN: every reward failed */
@@ -171,6 +177,7 @@ typedef struct
   gint64 generated, prefill, shared; /* tokens */
   double kv_used, running;
   double seconds;
+  double limit; /* seconds that its generation takes at the limits of the devices; 0: not measured */
 } PlumbBatch;
 
 void plumb_batch_free (PlumbBatch *batch);
@@ -322,6 +329,9 @@ void plumb_run_record_reference (PlumbRun *run, const struct plumb_experience *e
 void plumb_run_record_samples (PlumbRun *run, const PlumbBatch *batch, gboolean evaluation, const char *set);
 void plumb_run_record_updates (PlumbRun *run, const PlumbUpdateSums *sums, const PlumbLossSpec *loss,
                                const char *metric);
+/* Shares of the limits that a step reached, and forgets what it did; `limit` is that of its generation. What took no time, or was
+ * not measured, is not told. */
+void plumb_run_record_shares (PlumbRun *run, double limit, double train_seconds, double step_seconds);
 void plumb_run_record_step (PlumbRun *run, double seconds, gint64 tokens);
 void plumb_run_point (PlumbRun *run, const char *metric, double value);
 

@@ -139,6 +139,7 @@ record (PlumbRun *run, const PlumbUpdateSums *sums, const PlumbLossSpec *loss, g
   plumb_run_record_updates (run, sums, loss, plumb_run_is_warmup (run) ? "loss/sft" : run->recipe->metric);
   plumb_run_point (run, "throughput/train", tokens / MAX (1e-9, seconds));
   plumb_run_point (run, "data/epoch", (double) plumb_data_cursor_epoch (run->cursor));
+  plumb_run_record_shares (run, 0, seconds, seconds);
   plumb_run_record_step (run, seconds, tokens);
   run->step_seconds = seconds;
 }

@@ -49,6 +49,7 @@ typedef struct
 {
   gboolean finite;
   double norm;
+  double operations; /* of the model, over all workers */
   struct plumb_loss_statistics statistics;
 } Outcome;
 
@@ -60,12 +61,14 @@ read_answers (GPtrArray *requests, guint first, guint last, Outcome *outcome, GE
     {
       GVariant *answer = plumb_crew_request_answer (g_ptr_array_index (requests, i));
       gboolean finite = FALSE;
-      double norm = 0;
+      double norm = 0, operations = 0;
       gsize numbers = 0;
       struct plumb_loss_statistics statistics = { 0 };
       g_autoptr (GVariant) array = g_variant_lookup_value (answer, "statistics", G_VARIANT_TYPE ("ad"));
       g_variant_lookup (answer, "finite", "b", &finite);
       g_variant_lookup (answer, "gradient-norm", "d", &norm);
+      g_variant_lookup (answer, "operations", "d", &operations);
+      outcome->operations += operations;
       const double *values = array ? g_variant_get_fixed_array (array, &numbers, sizeof (double)) : NULL;
       if (numbers * sizeof (double) == sizeof statistics)
         memcpy (&statistics, values, sizeof statistics);
@@ -139,6 +142,7 @@ count_update (PlumbRun *run, const PlumbUpdate *update, const Sent *sent, GError
   PlumbUpdateSums *sums = update->sums;
   plumb_loss_statistics_add (&sums->statistics, &sent->outcome.statistics);
   sums->gradient_norm += sent->outcome.norm;
+  run->limits.operations += sent->outcome.operations;
   sums->learning_rate = sent->rate;
   sums->updates++;
   *(critic ? &run->position.critic_updates : &run->position.updates) += 1;
@@ -156,6 +160,7 @@ plumb_run_update (PlumbRun *run, const struct plumb_experience *experience, cons
   for (int i = 0; i < n_updates; i++)
     send_update (run, part, &updates[i], requests, &sent[i]);
   gboolean ok = plumb_crew_ask_together (run->crew, requests, error);
+  run->limits.train += ok ? plumb_crew_requests_limit (requests) : 0;
   for (int i = 0; ok && i < n_updates; i++)
     ok = read_answers (requests, sent[i].first, sent[i].last, &sent[i].outcome, error)
          && (!updates[i].loss->on_policy || take_log_probs (experience, sequences, part, requests, &sent[i], error))

@@ -99,11 +99,27 @@ plumb_body_add_collected (GVariantDict *body, const PlumbCollected *c, gboolean 
     add_garray (body, "versions", c->versions);
 }
 
+/* Seconds that a generation takes at the limits of the device. */
+static double
+limit_of (const PlumbWorker *self, const PlumbRolloutStatistics *statistics)
+{
+  const PlumbRolloutPlan *plan = &self->settings.rollout;
+  PlumbGenerated done = { .prefill_tokens = statistics->prefill_tokens,
+                          .decode_passes = statistics->decode_passes,
+                          .decode_rows = statistics->decode_rows,
+                          .context_tokens = statistics->context_tokens,
+                          .weight_codes = plan->weight_codes,
+                          .kv_codes = plan->kv_codes };
+  return plumb_limit_generate (&self->limits, self->policy->config, self->policy->type, &done);
+}
+
 void
-plumb_body_add_rollout_statistics (GVariantDict *body, PlumbRollout *rollout)
+plumb_body_add_rollout_statistics (GVariantDict *body, const PlumbWorker *self)
 {
   PlumbRolloutStatistics statistics;
-  plumb_rollout_statistics (rollout, &statistics);
+  plumb_rollout_statistics (self->rollout, &statistics);
+  if (self->limits.products > 0)
+    g_variant_dict_insert (body, "limit", "d", limit_of (self, &statistics));
   g_variant_dict_insert (body, "tokens", "x", statistics.tokens);
   g_variant_dict_insert (body, "passes", "x", statistics.passes);
   g_variant_dict_insert (body, "decode-rows", "x", statistics.decode_rows);
@@ -169,6 +185,6 @@ plumb_worker_generate (PlumbWorker *self, GVariant *body, GError **error)
     }
   g_autoptr (GVariantDict) answer = g_variant_dict_new (NULL);
   plumb_body_add_collected (answer, &collected, FALSE);
-  plumb_body_add_rollout_statistics (answer, self->rollout);
+  plumb_body_add_rollout_statistics (answer, self);
   return g_variant_dict_end (answer);
 }

@@ -197,6 +197,7 @@ describe_opened (PlumbWorker *self, const PlumbMemoryPlan *plan, const struct de
   g_variant_dict_insert (answer, "plan", "s", text);
   g_variant_dict_insert (answer, "device", "s", info->name);
   g_variant_dict_insert (answer, "cores", "i", info->cores);
+  g_variant_dict_insert (answer, "peak", "d", self->limits.peak);
   g_variant_dict_insert (answer, "products", "s", info->matmul_path);
   g_variant_dict_insert (answer, "parameters", "t", (guint64) (model ? model->table->elements : 0));
   g_variant_dict_insert (answer, "checkpoint-bytes", "t",
@@ -220,6 +221,21 @@ check_memory (PlumbWorker *self, const PlumbMemoryPlan *plan, const struct dev_i
   return FALSE;
 }
 
+/* While nothing lies on the device, in memory that the models will take. */
+static void
+measure_limits (PlumbWorker *self, const PlumbMemoryPlan *plan)
+{
+  struct dev_context *context = self->device->context;
+  g_autoptr (GError) error = NULL;
+  self->device->ops->set_deterministic (context, FALSE);
+  if (!plumb_limits_measure (self->device, self->settings.type, MAX (1, plumb_memory_plan_needed (plan)), &self->limits, &error))
+    {
+      g_message ("shares of the device's limits are not told: %s", error->message);
+      self->limits = (PlumbLimits){ 0 };
+    }
+  self->device->ops->set_deterministic (context, self->settings.deterministic);
+}
+
 /* The plan is made, and answered, before the models take memory. */
 GVariant *
 plumb_worker_open (PlumbWorker *self, GVariant *body, GError **error)
@@ -234,7 +250,10 @@ plumb_worker_open (PlumbWorker *self, GVariant *body, GError **error)
   if (!self->device || !plumb_memory_plan_make (&plan, &self->settings, self->device, error))
     return NULL;
   self->device->ops->info (self->device->context, &info);
-  if (!check_memory (self, &plan, &info, error) || !open_comm (self, error) || !open_models (self, error))
+  if (!check_memory (self, &plan, &info, error))
+    return NULL;
+  measure_limits (self, &plan);
+  if (!open_comm (self, error) || !open_models (self, error))
     return NULL;
   self->opened = TRUE;
   return describe_opened (self, &plan, &info);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/comm/weight-board.h"
+#include "engine/model/roofline.h"
 #include "engine/run/message.h"
 #include "engine/run/settings.h"
 
@@ -31,6 +32,7 @@ typedef struct
   PlumbWorkerSettings settings;
   PlumbComm *comm; /* with those that train the same models */
   PlumbDevice *device;
+  PlumbLimits limits; /* of the device; zeros where they could not be measured */
   PlumbModel *policy, *reference, *critic, *reward; /* NULL: not placed here */
   PlumbTrainer *trainer, *critic_trainer;
   PlumbTrainer *scorer; /* runs the reward model, or a reference that is alone, without an optimizer */
@@ -86,7 +88,7 @@ void plumb_collected_clear (PlumbCollected *collected);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (PlumbCollected, plumb_collected_clear)
 void plumb_collected_add (PlumbCollected *collected, const PlumbCompletion *completion);
 void plumb_body_add_collected (GVariantDict *body, const PlumbCollected *collected, gboolean versions);
-void plumb_body_add_rollout_statistics (GVariantDict *body, PlumbRollout *rollout);
+void plumb_body_add_rollout_statistics (GVariantDict *body, const PlumbWorker *worker);
 
 /* worker-stream.c */
 GVariant *plumb_worker_publish (PlumbWorker *worker, GVariant *body, GError **error);

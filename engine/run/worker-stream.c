@@ -193,7 +193,7 @@ groups_body (PlumbWorker *self, const PlumbCollected *whole)
 {
   g_autoptr (GVariantDict) body = g_variant_dict_new (NULL);
   plumb_body_add_collected (body, whole, TRUE);
-  plumb_body_add_rollout_statistics (body, self->rollout);
+  plumb_body_add_rollout_statistics (body, self);
   PlumbStream *stream = self->stream;
   double present = (double) (g_get_monotonic_time () - stream->since) / G_USEC_PER_SEC;
   g_variant_dict_insert (body, "seconds-idle", "d", stream->seconds[STREAM_IDLE]);

@@ -10,6 +10,38 @@
 #include "engine/run/loss-message.h"
 #include "engine/run/worker-private.h"
 
+/* Sequences and the tokens of them that the head works on. */
+static PlumbWork
+work_of (const struct plumb_experience *e)
+{
+  PlumbWork work = { 0 };
+  for (int s = 0; s < e->sequences; s++)
+    plumb_work_add (&work, e->offsets[s + 1] - e->offsets[s], plumb_experience_response_length (e, s));
+  return work;
+}
+
+/* Seconds that a forward pass takes at the limits of the device; a model with a score head has no vocabulary to multiply. */
+static void
+add_forward_limit (GVariantDict *answer, const PlumbWorker *self, const PlumbModel *model, const struct plumb_experience *e)
+{
+  PlumbWork work = work_of (e);
+  work.rows = model->config->score ? 0 : work.rows;
+  if (self->limits.products > 0)
+    g_variant_dict_insert (answer, "limit", "d", plumb_limit_forward (&self->limits, model->config, &work));
+}
+
+static void
+add_train_limit (GVariantDict *answer, const PlumbWorker *self, const PlumbModel *model, const struct plumb_experience *e)
+{
+  PlumbWork work = work_of (e);
+  work.rows = model->config->score ? 0 : work.rows;
+  if (self->limits.products <= 0)
+    return;
+  g_variant_dict_insert (answer, "limit", "d", plumb_limit_train (&self->limits, model->config, model->type, &work)
+                                                   + plumb_limit_update (&self->limits, model->config, model->type));
+  g_variant_dict_insert (answer, "operations", "d", plumb_work_operations (model->config, &work));
+}
+
 GVariant *
 plumb_worker_log_probs (PlumbWorker *self, GVariant *body, GError **error)
 {
@@ -36,6 +68,7 @@ plumb_worker_log_probs (PlumbWorker *self, GVariant *body, GError **error)
       g_autoptr (GVariantDict) answer = g_variant_dict_new (NULL);
       plumb_body_add_array (answer, "log-probs", log_probs, (gsize) e->tokens, sizeof (float));
       plumb_body_add_array (answer, "entropies", entropies, (gsize) e->tokens, sizeof (float));
+      add_forward_limit (answer, self, model, e);
       result = g_variant_dict_end (answer);
     }
   plumb_experience_free (e);
@@ -64,6 +97,7 @@ plumb_worker_values (PlumbWorker *self, GVariant *body, GError **error)
     {
       g_autoptr (GVariantDict) answer = g_variant_dict_new (NULL);
       plumb_body_add_array (answer, "values", values, (gsize) e->tokens, sizeof (float));
+      add_forward_limit (answer, self, models[of], e);
       result = g_variant_dict_end (answer);
     }
   plumb_experience_free (e);
@@ -102,6 +136,7 @@ plumb_worker_train (PlumbWorker *self, GVariant *body, GError **error)
       plumb_body_add_array (answer, "log-probs", e->old_logp, (gsize) e->tokens, sizeof (float));
       plumb_body_add_array (answer, "entropies", e->entropy, (gsize) e->tokens, sizeof (float));
     }
+  add_train_limit (answer, self, model, e);
   plumb_experience_free (e);
   if (!ok)
     return NULL;

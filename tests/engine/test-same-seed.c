@@ -246,6 +246,38 @@ test_sampler_log_probs (Engine *engine, gconstpointer data)
   assert_measured (engine, "of-sampler", "policy/entropy", 4);
 }
 
+/* Each speed is told with the share of the limit that it reaches, and the time of a step by its parts. */
+static void
+test_shares (Engine *engine, gconstpointer data)
+{
+  static const char *const shares[]
+      = { "throughput/rollout_of_limit", "throughput/train_of_limit", "throughput/total_of_limit" };
+  run_ok (engine, "$SPECS/grpo.spec --run-dir online");
+  run_ok (engine, "$SPECS/sft.spec --run-dir offline");
+  for (gsize i = 0; i < G_N_ELEMENTS (shares); i++)
+    {
+      g_autoptr (GArray) online = engine_series (engine, "online", shares[i]);
+      g_autoptr (GArray) offline = engine_series (engine, "offline", shares[i]);
+      g_assert_cmpuint (online->len, ==, 4);
+      g_assert_cmpuint (offline->len, ==, i == 0 ? 0 : 6);
+      for (guint k = 0; k < online->len; k++)
+        g_assert_cmpfloat (g_array_index (online, double, k), >, 0);
+    }
+  g_autoptr (GArray) step = engine_series (engine, "online", "time/step");
+  static const char *const parts[] = { "time/generate", "time/score", "time/logprob", "time/train" };
+  g_autofree double *rest = g_memdup2 (step->data, step->len * sizeof (double));
+  g_assert_cmpuint (step->len, ==, 4);
+  for (gsize i = 0; i < G_N_ELEMENTS (parts); i++)
+    {
+      g_autoptr (GArray) part = engine_series (engine, "online", parts[i]);
+      g_assert_cmpuint (part->len, ==, 4);
+      for (guint k = 0; k < 4; k++)
+        rest[k] -= g_array_index (part, double, k);
+    }
+  for (guint k = 0; k < 4; k++)
+    g_assert_cmpfloat (rest[k], >=, 0);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -257,5 +289,6 @@ main (int argc, char **argv)
   ENGINE_TEST ("/same-seed/memory", test_memory);
   ENGINE_TEST ("/same-seed/old-log-probs", test_old_log_probs);
   ENGINE_TEST ("/same-seed/sampler-log-probs", test_sampler_log_probs);
+  ENGINE_TEST ("/same-seed/shares", test_shares);
   return g_test_run ();
 }
