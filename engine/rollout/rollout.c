@@ -74,6 +74,7 @@ struct _PlumbRollout
   PlumbSampling sampling;
   gint32 *stop;
   GQueue waiting;    /* of Prompt */
+  int waiting_samples;
   GPtrArray *filling; /* of Prompt */
   GPtrArray *running; /* of Sample */
   GQueue finished;   /* of PlumbCompletion */
@@ -341,6 +342,7 @@ plumb_rollout_abort (PlumbRollout *self)
   g_ptr_array_set_size (self->filling, 0);
   g_ptr_array_set_size (self->running, 0);
   g_queue_clear_full (&self->waiting, prompt_free);
+  self->waiting_samples = 0;
   g_queue_clear_full (&self->finished, (GDestroyNotify) plumb_completion_free);
   self->promised = 0;
   if (self->seen)
@@ -413,6 +415,7 @@ plumb_rollout_submit_from (PlumbRollout *self, const gint32 *prompt, int length,
       p->pages = g_array_new (FALSE, FALSE, sizeof (int));
       p->seen = g_array_new (FALSE, FALSE, sizeof (int));
       g_queue_push_tail (&self->waiting, p);
+      self->waiting_samples += p->samples;
     }
   return TRUE;
 }
@@ -462,6 +465,7 @@ admit (PlumbRollout *self)
           || needed > free_pages)
         return;
       g_queue_pop_head (&self->waiting);
+      self->waiting_samples -= p->samples;
       self->promised += needed;
       tokens += (int) p->prompt->len;
       g_ptr_array_add (self->filling, p);
@@ -712,6 +716,7 @@ take_off (PlumbRollout *self, gboolean *queued, GError **error)
   self->statistics.passes++;
   self->statistics.decode_passes += self->running->len > 0;
   self->statistics.decode_rows += self->running->len;
+  self->statistics.queued_rows += self->waiting_samples;
   add_running (self, &draft, flight);
   add_filling (self, &draft);
   PlumbRecording *recording = decode ? find_recording (self, &draft) : NULL;

@@ -64,6 +64,7 @@ typedef struct
   gint64 passes;
   gint64 decode_passes;  /* those that decode */
   gint64 decode_rows;    /* sum over passes of sequences decoded: running = decode_rows / passes */
+  gint64 queued_rows;    /* sum over passes of samples that wait */
   gint64 context_tokens; /* sum over these of the keys they see */
   gint64 prefill_tokens; /* prompt tokens computed */
   gint64 shared_tokens;  /* prompt tokens that a sample took from its group's prefill */

@@ -165,11 +165,17 @@ read_answer (PlumbCompletions *a, GVariant *body, gsize expected, GError **error
   return FALSE;
 }
 
-/* *running adds up over the workers, *limit is that of the longest. */
-static void
-read_statistics (PlumbBatch *batch, GVariant *body, double *running, double *limit)
+/* What the workers tell of a generation: the sequences add up, and the limit of the longest counts. */
+typedef struct
 {
-  double own_limit = 0;
+  double running, queued, limit;
+} Rollouts;
+
+static void
+read_statistics (PlumbBatch *batch, GVariant *body, Rollouts *rollouts)
+{
+  double limit = 0;
+  gint64 queued = 0;
   gint64 passes = 0, rows = 0, generated = 0, prefill = 0, shared = 0;
   double kv_used = 0;
   g_variant_lookup (body, "tokens", "x", &generated);
@@ -182,9 +188,11 @@ read_statistics (PlumbBatch *batch, GVariant *body, double *running, double *lim
   batch->prefill += prefill;
   batch->shared += shared;
   batch->kv_used = MAX (batch->kv_used, kv_used);
-  g_variant_lookup (body, "limit", "d", &own_limit);
-  *running += (double) rows / MAX (1, passes);
-  *limit = MAX (*limit, own_limit);
+  g_variant_lookup (body, "queued-rows", "x", &queued);
+  g_variant_lookup (body, "limit", "d", &limit);
+  rollouts->running += (double) rows / MAX (1, passes);
+  rollouts->queued += (double) queued / MAX (1, passes);
+  rollouts->limit = MAX (rollouts->limit, limit);
 }
 
 void
@@ -260,7 +268,8 @@ plumb_run_complete (PlumbRun *run, const PlumbPrompts *prompts, const PlumbAsk *
 {
   int n = plumb_crew_size (run->crew);
   guint first = 0, all = prompts->ordinals->len;
-  double start = plumb_telemetry_now (run->telemetry), running = 0, limit = 0;
+  double start = plumb_telemetry_now (run->telemetry);
+  Rollouts rollouts = { 0 };
   g_autofree GVariant **bodies = g_new0 (GVariant *, n), **answers = g_new0 (GVariant *, n);
   for (int i = 0; i < n; first = end_of_part (all, i, n), i++)
     if (end_of_part (all, i, n) > first)
@@ -277,10 +286,11 @@ plumb_run_complete (PlumbRun *run, const PlumbPrompts *prompts, const PlumbAsk *
       if (!ok)
         break;
       plumb_completions_join (completions, &part);
-      read_statistics (batch, answers[i], &running, &limit);
+      read_statistics (batch, answers[i], &rollouts);
     }
   plumb_crew_clear_answers (run->crew, answers);
-  batch->running = MAX (batch->running, running);
-  batch->limit += limit;
+  batch->running = MAX (batch->running, rollouts.running);
+  batch->queued = MAX (batch->queued, rollouts.queued);
+  batch->limit += rollouts.limit;
   return ok;
 }

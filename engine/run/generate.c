@@ -97,6 +97,7 @@ plumb_batch_take (PlumbBatch *to, PlumbBatch *from, const int *groups, int n)
   to->shared += from->shared;
   to->kv_used = MAX (to->kv_used, from->kv_used);
   to->running = MAX (to->running, from->running);
+  to->queued = MAX (to->queued, from->queued);
   to->seconds += from->seconds;
   to->limit += from->limit;
 }

@@ -160,6 +160,7 @@ plumb_run_record_batch (PlumbRun *run, const PlumbBatch *batch, const struct plu
       plumb_run_point (run, "reward/flat_groups", (double) groups->flat / groups->groups);
     }
   plumb_run_point (run, "rollout/running", batch->running);
+  plumb_run_point (run, "rollout/queued", batch->queued);
   plumb_run_point (run, "rollout/kv_used", batch->kv_used);
   plumb_run_point (run, "rollout/prefix_hits",
                    (double) batch->shared / MAX (1, batch->shared + batch->prefill));
@@ -316,5 +317,7 @@ plumb_run_record_step (PlumbRun *run, double seconds, gint64 tokens)
   if (getrusage (RUSAGE_SELF, &usage) == 0)
     plumb_run_point (run, "memory/host", usage.ru_maxrss * 1024.0 + (double) plumb_crew_memory (run->crew));
   plumb_run_point (run, "memory/device_planned", run->memory_planned);
+  if (run->memory_peak > 0)
+    plumb_run_point (run, "memory/device_peak", run->memory_peak);
   run->status->tokens_per_second = tokens / MAX (1e-9, seconds);
 }

@@ -100,6 +100,7 @@ struct _PlumbRun
   gint64 steps[2];                          /* of each stage; supervised: at most */
   GArray *stop_ids;                         /* gint32 */
   guint64 memory_planned;
+  guint64 memory_peak;                      /* bytes taken on GPUs, the most that an update saw; 0: none */
   double reward_mean, reward_deviation;     /* of the reward model, for reward.normalize; 0, 1 */
   GPtrArray *showpieces;                    /* of PlumbShowpiece */
   /* ending */
@@ -175,7 +176,7 @@ typedef struct
   int asked;         /* prompts that were tried for these, with dynamic sampling */
   gboolean early, probed; /* log-probs and values are to be asked for beside the scores; they are there */
   gint64 generated, prefill, shared; /* tokens */
-  double kv_used, running;
+  double kv_used, running, queued;
   double seconds;
   double limit; /* seconds that its generation takes at the limits of the devices; 0: not measured */
 } PlumbBatch;

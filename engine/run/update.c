@@ -50,6 +50,7 @@ typedef struct
   gboolean finite;
   double norm;
   double operations; /* of the model, over all workers */
+  guint64 used;      /* bytes of their GPUs */
   struct plumb_loss_statistics statistics;
 } Outcome;
 
@@ -62,12 +63,15 @@ read_answers (GPtrArray *requests, guint first, guint last, Outcome *outcome, GE
       GVariant *answer = plumb_crew_request_answer (g_ptr_array_index (requests, i));
       gboolean finite = FALSE;
       double norm = 0, operations = 0;
+      guint64 used = 0;
       gsize numbers = 0;
       struct plumb_loss_statistics statistics = { 0 };
       g_autoptr (GVariant) array = g_variant_lookup_value (answer, "statistics", G_VARIANT_TYPE ("ad"));
       g_variant_lookup (answer, "finite", "b", &finite);
       g_variant_lookup (answer, "gradient-norm", "d", &norm);
       g_variant_lookup (answer, "operations", "d", &operations);
+      g_variant_lookup (answer, "used", "t", &used);
+      outcome->used += used;
       outcome->operations += operations;
       const double *values = array ? g_variant_get_fixed_array (array, &numbers, sizeof (double)) : NULL;
       if (numbers * sizeof (double) == sizeof statistics)
@@ -143,6 +147,7 @@ count_update (PlumbRun *run, const PlumbUpdate *update, const Sent *sent, GError
   plumb_loss_statistics_add (&sums->statistics, &sent->outcome.statistics);
   sums->gradient_norm += sent->outcome.norm;
   run->limits.operations += sent->outcome.operations;
+  run->memory_peak = MAX (run->memory_peak, sent->outcome.used);
   sums->learning_rate = sent->rate;
   sums->updates++;
   *(critic ? &run->position.critic_updates : &run->position.updates) += 1;

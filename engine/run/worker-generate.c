@@ -123,6 +123,7 @@ plumb_body_add_rollout_statistics (GVariantDict *body, const PlumbWorker *self)
   g_variant_dict_insert (body, "tokens", "x", statistics.tokens);
   g_variant_dict_insert (body, "passes", "x", statistics.passes);
   g_variant_dict_insert (body, "decode-rows", "x", statistics.decode_rows);
+  g_variant_dict_insert (body, "queued-rows", "x", statistics.queued_rows);
   g_variant_dict_insert (body, "prefill-tokens", "x", statistics.prefill_tokens);
   g_variant_dict_insert (body, "shared-tokens", "x", statistics.shared_tokens);
   g_variant_dict_insert (body, "kv-used", "d", statistics.kv_used);

@@ -42,6 +42,17 @@ add_train_limit (GVariantDict *answer, const PlumbWorker *self, const PlumbModel
   g_variant_dict_insert (answer, "operations", "d", plumb_work_operations (model->config, &work));
 }
 
+/* Bytes of a GPU's memory that are taken, by whomever; those of the host are told with the process. */
+static void
+add_used (GVariantDict *answer, const PlumbWorker *self)
+{
+  struct dev_info info;
+  if (!self->device->asynchronous)
+    return;
+  self->device->ops->info (self->device->context, &info);
+  g_variant_dict_insert (answer, "used", "t", info.memory_total - info.memory_available);
+}
+
 GVariant *
 plumb_worker_log_probs (PlumbWorker *self, GVariant *body, GError **error)
 {
@@ -137,6 +148,7 @@ plumb_worker_train (PlumbWorker *self, GVariant *body, GError **error)
       plumb_body_add_array (answer, "entropies", e->entropy, (gsize) e->tokens, sizeof (float));
     }
   add_train_limit (answer, self, model, e);
+  add_used (answer, self);
   plumb_experience_free (e);
   if (!ok)
     return NULL;

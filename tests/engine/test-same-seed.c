@@ -263,6 +263,15 @@ test_shares (Engine *engine, gconstpointer data)
       for (guint k = 0; k < online->len; k++)
         g_assert_cmpfloat (g_array_index (online, double, k), >, 0);
     }
+  run_ok (engine, "$SPECS/grpo.spec --set rollout.max_running=4 --run-dir crowded");
+  g_autoptr (GArray) queued = engine_series (engine, "online", "rollout/queued");
+  g_autoptr (GArray) crowded = engine_series (engine, "crowded", "rollout/queued");
+  g_assert_cmpuint (queued->len, ==, 4);
+  for (guint k = 0; k < 4; k++)
+    {
+      g_assert_cmpfloat (g_array_index (queued, double, k), <, 1); /* a pass until all prompts are in */
+      g_assert_cmpfloat (g_array_index (crowded, double, k), >, 5);
+    }
   g_autoptr (GArray) step = engine_series (engine, "online", "time/step");
   static const char *const parts[] = { "time/generate", "time/score", "time/logprob", "time/train" };
   g_autofree double *rest = g_memdup2 (step->data, step->len * sizeof (double));
