@@ -168,6 +168,16 @@ average_step (PlumbRun *run)
   run->timed_steps++;
 }
 
+/* A speed, and the share of the devices' limit that it is, where that was measured. */
+static char *
+speed_to_text (PlumbRun *run)
+{
+  const PlumbLatest *share = g_hash_table_lookup (run->latest, "throughput/total_of_limit");
+  if (!share || share->step != run->position.step)
+    return g_strdup_printf ("%.0f tokens/s", run->status->tokens_per_second);
+  return g_strdup_printf ("%.0f tokens/s (%.0f %% of the limit)", run->status->tokens_per_second, 100 * share->value);
+}
+
 static void
 show_progress (PlumbRun *run, gboolean keep)
 {
@@ -177,14 +187,15 @@ show_progress (PlumbRun *run, gboolean keep)
   g_autofree char *accuracy = run->position.pass1 >= 0 ? g_strdup_printf ("  accuracy %.3f", run->position.pass1)
                                                        : g_strdup ("");
   g_autofree char *reward = isnan (run->last_reward) ? g_strdup ("no reward") : g_strdup_printf ("reward %.3f", run->last_reward);
+  g_autofree char *speed = speed_to_text (run);
   if (run->position.stage == PLUMB_STAGE_ONLINE)
     plumb_progress_show (run->progress, run->position.step, run->status->total_steps, run->status->eta, keep,
-                         "%s%s  %.0f tokens/s", reward, accuracy, run->status->tokens_per_second);
+                         "%s%s  %s", reward, accuracy, speed);
   else
     plumb_progress_show (run->progress, run->position.step, run->status->total_steps, run->status->eta, keep,
-                         "%s loss %.4f%s  %.0f tokens/s",
+                         "%s loss %.4f%s  %s",
                          plumb_run_is_warmup (run) ? "warm-up" : plumb_algorithm_name (run->algorithm), run->last_loss, accuracy,
-                         run->status->tokens_per_second);
+                         speed);
 }
 
 static gboolean
