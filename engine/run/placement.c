@@ -121,6 +121,8 @@ choose_policy (PlumbWorkerSettings *s, PlumbSpec *spec, PlumbPlacementDevice *fo
   g_autoptr (PlumbDevice) device = open_device (s->device, "placement.policy", error);
   if (!device)
     return FALSE;
+  if (workers->len > 0)
+    worker.memory.program = MIN (worker.memory.program, program);
   struct dev_info info = { 0 };
   device->ops->info (device->context, &info);
   *found = (PlumbPlacementDevice){ info.memory_available, device->asynchronous };
@@ -201,8 +203,10 @@ worker_clear (gpointer data)
   g_free (worker->device);
 }
 
+/* `program` is what this process held before it opened a device: the libraries of a GPU, which it holds by now where there are
+ * several, are not in a worker on the CPU. */
 static gboolean
-add_worker (GArray *workers, const PlumbWorkerSettings *s, PlumbRole role, int rank, GError **error)
+add_worker (GArray *workers, const PlumbWorkerSettings *s, PlumbRole role, int rank, gsize program, GError **error)
 {
   PlumbWorkerSettings own;
   g_autofree char *counted = NULL;
@@ -224,12 +228,13 @@ GArray *
 plumb_placement_plan (const PlumbWorkerSettings *s, GError **error)
 {
   g_autoptr (GArray) workers = g_array_new (FALSE, FALSE, sizeof (PlumbPlacedWorker));
+  gsize program = plumb_resident_bytes ();
   g_array_set_clear_func (workers, worker_clear);
   for (int rank = 0; rank < MAX (1, s->ranks); rank++)
-    if (!add_worker (workers, s, PLUMB_ROLE_POLICY, rank, error))
+    if (!add_worker (workers, s, PLUMB_ROLE_POLICY, rank, program, error))
       return NULL;
   for (int role = PLUMB_ROLE_POLICY + 1; role < PLUMB_N_ROLES; role++)
-    if (s->devices[role] && !add_worker (workers, s, (PlumbRole) role, 0, error))
+    if (s->devices[role] && !add_worker (workers, s, (PlumbRole) role, 0, program, error))
       return NULL;
   return g_steal_pointer (&workers);
 }

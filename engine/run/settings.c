@@ -155,9 +155,8 @@ plumb_worker_workspace (const PlumbWorkerSettings *s, const PlumbModelConfig *c)
   return s->rollout.weight_codes ? MAX (bytes, plumb_model_code_workspace (c, s->type)) : bytes;
 }
 
-/* Resident memory of this process now. */
-static gsize
-resident_bytes (void)
+gsize
+plumb_resident_bytes (void)
 {
   g_autofree char *text = NULL;
   long long total = 0, resident = 0;
@@ -270,7 +269,7 @@ plumb_memory_plan_make (PlumbMemoryPlan *plan, const PlumbWorkerSettings *s, Plu
 {
   gboolean policy = s->role == PLUMB_ROLE_POLICY || s->role == PLUMB_ROLE_ROLLOUT;
   /* What lies in the host's memory counts where the device works in it. */
-  *plan = (PlumbMemoryPlan){ .program = device->asynchronous ? 0 : resident_bytes () };
+  *plan = (PlumbMemoryPlan){ .program = device->asynchronous ? 0 : plumb_resident_bytes () };
   if (!(policy ? plan_policy (plan, s, device, error) : plan_reference (plan, s, device, error))
       || !plan_scalars (plan, s, device, error))
     return FALSE;

@@ -55,6 +55,9 @@ typedef struct
   gsize host;       /* memory of the host beside a GPU: off-loaded state. Not in the sums */
 } PlumbMemoryPlan;
 
+/* Resident memory of this process now. */
+gsize plumb_resident_bytes (void);
+
 gboolean plumb_memory_plan_make (PlumbMemoryPlan *plan, const PlumbWorkerSettings *settings,
                                  PlumbDevice *device, GError **error);
 gsize plumb_memory_plan_total (const PlumbMemoryPlan *plan);
