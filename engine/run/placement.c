@@ -121,8 +121,6 @@ choose_policy (PlumbWorkerSettings *s, PlumbSpec *spec, PlumbPlacementDevice *fo
   g_autoptr (PlumbDevice) device = open_device (s->device, "placement.policy", error);
   if (!device)
     return FALSE;
-  if (workers->len > 0)
-    worker.memory.program = MIN (worker.memory.program, program);
   struct dev_info info = { 0 };
   device->ops->info (device->context, &info);
   *found = (PlumbPlacementDevice){ info.memory_available, device->asynchronous };
@@ -216,6 +214,8 @@ add_worker (GArray *workers, const PlumbWorkerSettings *s, PlumbRole role, int r
   g_autoptr (PlumbDevice) device = plumb_device_open (name, SMALLEST_WORKSPACE, error);
   if (!device || !plumb_memory_plan_make (&worker.memory, &own, device, error))
     return FALSE;
+  if (workers->len > 0)
+    worker.memory.program = MIN (worker.memory.program, program);
   struct dev_info info = { 0 };
   device->ops->info (device->context, &info);
   worker.memory_available = info.memory_available;
