@@ -85,6 +85,7 @@ add_accels (GtkApplication *self)
     { "app.quit", { "<Control>q" } },
     { "window.close", { "<Control>w" } },
     { "win.new-run", { "<Control>n" } },
+    { "win.quick-open", { "<Control>k" } },
     { "win.stop", { "<Control>period" } },
     { "win.kill", { "<Control><Shift>period", "<Control>colon" } },
     { "win.find", { "<Control>f" } },

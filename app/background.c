@@ -7,6 +7,7 @@
 #include "app/background.h"
 
 #define MAX_SAMPLES 4096 /* of one step */
+#define MAX_STEPS 300    /* that are searched for an earlier answer */
 
 void
 plumb_step_samples_free (PlumbStepSamples *self)
@@ -22,6 +23,10 @@ typedef struct
 {
   char *path;
   gint64 step;
+  char *prompt; /* the text and the set of a search for an earlier answer */
+  char *set;
+  gboolean eval;
+  gint64 sample;
 } SamplesQuery;
 
 static void
@@ -30,6 +35,8 @@ samples_query_free (gpointer data)
   SamplesQuery *self = data;
 
   g_free (self->path);
+  g_free (self->prompt);
+  g_free (self->set);
   g_free (self);
 }
 
@@ -74,14 +81,9 @@ samples_thread (GTask *task, gpointer source, gpointer data, GCancellable *cance
     g_task_return_pointer (task, g_steal_pointer (&found), (GDestroyNotify)plumb_step_samples_free);
 }
 
-void
-plumb_samples_load_async (PlumbRun *run,
-                          gint64 step,
-                          GCancellable *cancellable,
-                          GAsyncReadyCallback callback,
-                          gpointer user_data)
+static SamplesQuery *
+new_query (PlumbRun *run, gint64 step)
 {
-  g_autoptr (GTask) task = g_task_new (run, cancellable, callback, user_data);
   const PlumbRunInfo *info = plumb_run_get_info (run);
   SamplesQuery *query = g_new0 (SamplesQuery, 1);
 
@@ -91,6 +93,19 @@ plumb_samples_load_async (PlumbRun *run,
     query->path = g_strdup (info->status->samples);
   else
     query->path = g_build_filename (plumb_run_get_path (run), PLUMB_RUN_SAMPLES, NULL);
+  return query;
+}
+
+void
+plumb_samples_load_async (PlumbRun *run,
+                          gint64 step,
+                          GCancellable *cancellable,
+                          GAsyncReadyCallback callback,
+                          gpointer user_data)
+{
+  g_autoptr (GTask) task = g_task_new (run, cancellable, callback, user_data);
+  SamplesQuery *query = new_query (run, step);
+
   g_task_set_source_tag (task, plumb_samples_load_async);
   g_task_set_task_data (task, query, samples_query_free);
   g_task_run_in_thread (task, samples_thread);
@@ -98,6 +113,85 @@ plumb_samples_load_async (PlumbRun *run,
 
 PlumbStepSamples *
 plumb_samples_load_finish (GAsyncResult *result, GError **error)
+{
+  return g_task_propagate_pointer (G_TASK (result), error);
+}
+
+/* The answer with the same number within its group, else the first one to that prompt. */
+static PlumbSample *
+take_answer (GPtrArray *samples, const SamplesQuery *query)
+{
+  guint found = G_MAXUINT;
+
+  for (guint i = 0; i < samples->len; i++)
+    {
+      const PlumbSample *sample = samples->pdata[i];
+
+      if (!!sample->eval != query->eval || g_strcmp0 (sample->set, query->set) != 0
+          || g_strcmp0 (sample->prompt_text, query->prompt) != 0)
+        continue;
+      if (found == G_MAXUINT || sample->sample == query->sample)
+        found = i;
+    }
+  return found < samples->len ? g_ptr_array_steal_index (samples, found) : NULL;
+}
+
+static void
+earlier_thread (GTask *task, gpointer source, gpointer data, GCancellable *cancellable)
+{
+  const SamplesQuery *query = data;
+  GError *error = NULL;
+  g_autoptr (GArray) steps = plumb_samples_steps (query->path, &error);
+  guint n_searched = 0;
+
+  for (guint i = steps != NULL ? steps->len : 0; i-- > 0 && n_searched < MAX_STEPS;)
+    {
+      gint64 step = g_array_index (steps, gint64, i);
+      g_autoptr (GPtrArray) samples = NULL;
+      PlumbSample *found;
+
+      if (step >= query->step)
+        continue;
+      if (g_task_return_error_if_cancelled (task))
+        return;
+      n_searched++;
+      samples = plumb_samples_read (query->path, step, step, MAX_SAMPLES, FALSE, &error);
+      if (samples == NULL)
+        break;
+      found = take_answer (samples, query);
+      if (found != NULL)
+        {
+          g_task_return_pointer (task, found, (GDestroyNotify)plumb_sample_free);
+          return;
+        }
+    }
+  if (error != NULL)
+    g_task_return_error (task, error);
+  else
+    g_task_return_pointer (task, NULL, NULL);
+}
+
+void
+plumb_sample_find_earlier_async (PlumbRun *run,
+                                 const PlumbSample *sample,
+                                 GCancellable *cancellable,
+                                 GAsyncReadyCallback callback,
+                                 gpointer user_data)
+{
+  g_autoptr (GTask) task = g_task_new (run, cancellable, callback, user_data);
+  SamplesQuery *query = new_query (run, sample->step);
+
+  query->prompt = g_strdup (sample->prompt_text);
+  query->set = g_strdup (sample->set);
+  query->eval = sample->eval;
+  query->sample = sample->sample;
+  g_task_set_source_tag (task, plumb_sample_find_earlier_async);
+  g_task_set_task_data (task, query, samples_query_free);
+  g_task_run_in_thread (task, earlier_thread);
+}
+
+PlumbSample *
+plumb_sample_find_earlier_finish (GAsyncResult *result, GError **error)
 {
   return g_task_propagate_pointer (G_TASK (result), error);
 }

@@ -27,6 +27,15 @@ void plumb_samples_load_async (PlumbRun *run,
                                gpointer user_data);
 PlumbStepSamples *plumb_samples_load_finish (GAsyncResult *result, GError **error);
 
+/* What the model answered to the same prompt at the nearest earlier step that kept an answer to it,
+ * among the last few hundred; NULL without error when there is none. (transfer full) */
+void plumb_sample_find_earlier_async (PlumbRun *run,
+                                      const PlumbSample *sample,
+                                      GCancellable *cancellable,
+                                      GAsyncReadyCallback callback,
+                                      gpointer user_data);
+PlumbSample *plumb_sample_find_earlier_finish (GAsyncResult *result, GError **error);
+
 /* The end of a text file of the run, from the start of a line on, as valid UTF-8: at most `limit`
  * bytes. `known_size` is the size at the last read: an unchanged file gives NULL without error. */
 void plumb_text_load_async (const char *path,

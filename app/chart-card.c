@@ -10,6 +10,8 @@
 #include "app/accessible.h"
 #include "app/chart-card.h"
 #include "app/chart-table.h"
+#include "app/large-window.h"
+#include "app/pins.h"
 #include "app/plot-area.h"
 #include "app/plot-format.h"
 #include "app/plot-raster.h"
@@ -25,6 +27,7 @@ struct _PlumbChartCard
   GtkLabel *legend;
   GtkLabel *note;
   GtkWidget *options;
+  GtkWidget *pin;
   PlumbPlotArea *area;
 
   PlumbRun *run;
@@ -37,7 +40,20 @@ struct _PlumbChartCard
   GPtrArray *metrics; /* names of what is drawn now, the main one first */
 };
 
+enum
+{
+  PROP_0,
+  PROP_LOG,
+  PROP_LOG_X,
+  PROP_BAND,
+  PROP_PINNED,
+  N_PROPS,
+};
+static GParamSpec *properties[N_PROPS];
+
 G_DEFINE_FINAL_TYPE (PlumbChartCard, plumb_chart_card, GTK_TYPE_BOX)
+
+static GtkWidget *new_card (PlumbRun *run, PlumbChartView *view, const char *title);
 
 static const char *
 metric_unit (const char *name)
@@ -221,6 +237,27 @@ update_empty (PlumbChartCard *self)
   gtk_label_set_text (self->empty, text);
 }
 
+/* The metric that is pinned with it: its main one. */
+static const char *
+main_metric (PlumbChartCard *self)
+{
+  return self->metrics->len > 0 ? self->metrics->pdata[0] : NULL;
+}
+
+static gboolean
+is_pinned (PlumbChartCard *self)
+{
+  return main_metric (self) != NULL
+         && plumb_pins_contain (plumb_pins_get_default (), main_metric (self));
+}
+
+static void
+pins_cb (PlumbChartCard *self)
+{
+  gtk_widget_set_visible (self->pin, is_pinned (self));
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_PINNED]);
+}
+
 static void
 rows_cb (PlumbChartCard *self)
 {
@@ -233,6 +270,7 @@ rows_cb (PlumbChartCard *self)
     {
       update_legend (self);
       update_empty (self);
+      pins_cb (self);
     }
   /* A history that has just come in whole does not wait for its turn. */
   gtk_widget_set_visible (GTK_WIDGET (self->area), self->metrics->len > 0);
@@ -249,20 +287,29 @@ style_cb (PlumbChartCard *self)
   update_legend (self);
 }
 
+/* A chart as large as a window; it starts with the look that the card has. */
 static void
-log_cb (GtkWidget *widget, const char *name, GVariant *parameter)
+full_cb (GtkWidget *widget, const char *name, GVariant *parameter)
 {
   PlumbChartCard *self = PLUMB_CHART_CARD (widget);
+  g_autoptr (PlumbChartView) view = plumb_chart_view_new ();
+  PlumbChartCard *copy;
 
-  plumb_plot_area_set_log (self->area, !plumb_plot_area_get_log (self->area));
-}
-
-static void
-band_cb (GtkWidget *widget, const char *name, GVariant *parameter)
-{
-  PlumbChartCard *self = PLUMB_CHART_CARD (widget);
-
-  plumb_plot_area_set_band (self->area, !plumb_plot_area_get_band (self->area));
+  plumb_chart_view_set_x_axis (view, plumb_chart_view_get_x_axis (self->view));
+  plumb_chart_view_set_smoothing (view, plumb_chart_view_get_smoothing (self->view));
+  copy = PLUMB_CHART_CARD (new_card (self->run, view, gtk_label_get_text (self->title)));
+  for (guint i = 0; i < G_N_ELEMENTS (self->patterns); i++)
+    copy->patterns[i] = g_strdup (self->patterns[i]);
+  copy->stacked = self->stacked;
+  copy->needs_key = self->needs_key;
+  plumb_plot_area_set_log (copy->area, plumb_plot_area_get_log (self->area));
+  plumb_plot_area_set_log_x (copy->area, plumb_plot_area_get_log_x (self->area));
+  plumb_plot_area_set_band (copy->area, plumb_plot_area_get_band (self->area));
+  gtk_widget_action_set_enabled (GTK_WIDGET (copy), "chart.full", FALSE);
+  rows_cb (copy);
+  update_empty (copy);
+  plumb_large_window_present (GTK_WIDGET (copy), gtk_label_get_text (self->title),
+                              GTK_WINDOW (gtk_widget_get_root (widget)));
 }
 
 static void
@@ -319,6 +366,58 @@ save_cb (GtkWidget *widget, const char *name, GVariant *parameter)
 }
 
 static void
+plumb_chart_card_get_property (GObject *object, guint id, GValue *value, GParamSpec *pspec)
+{
+  PlumbChartCard *self = PLUMB_CHART_CARD (object);
+
+  switch (id)
+    {
+    case PROP_LOG:
+      g_value_set_boolean (value, self->area != NULL && plumb_plot_area_get_log (self->area));
+      break;
+    case PROP_LOG_X:
+      g_value_set_boolean (value, self->area != NULL && plumb_plot_area_get_log_x (self->area));
+      break;
+    case PROP_BAND:
+      g_value_set_boolean (value, self->area != NULL && plumb_plot_area_get_band (self->area));
+      break;
+    case PROP_PINNED:
+      g_value_set_boolean (value, is_pinned (self));
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
+    }
+}
+
+static void
+plumb_chart_card_set_property (GObject *object, guint id, const GValue *value, GParamSpec *pspec)
+{
+  PlumbChartCard *self = PLUMB_CHART_CARD (object);
+  gboolean set = g_value_get_boolean (value);
+
+  switch (id)
+    {
+    case PROP_LOG:
+      plumb_plot_area_set_log (self->area, set);
+      break;
+    case PROP_LOG_X:
+      plumb_plot_area_set_log_x (self->area, set);
+      break;
+    case PROP_BAND:
+      plumb_plot_area_set_band (self->area, set);
+      break;
+    case PROP_PINNED:
+      if (main_metric (self) != NULL)
+        plumb_pins_set (plumb_pins_get_default (), main_metric (self), set);
+      return; /* pins_cb tells of it */
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
+      return;
+    }
+  g_object_notify_by_pspec (object, pspec);
+}
+
+static void
 plumb_chart_card_dispose (GObject *object)
 {
   PlumbChartCard *self = PLUMB_CHART_CARD (object);
@@ -342,13 +441,57 @@ plumb_chart_card_finalize (GObject *object)
   G_OBJECT_CLASS (plumb_chart_card_parent_class)->finalize (object);
 }
 
+/* Those with a state show it in the menu. */
+static void
+install_properties (GObjectClass *klass)
+{
+  static const char *const names[N_PROPS] = { NULL, "log", "log-x", "band", "pinned" };
+
+  for (guint i = 1; i < N_PROPS; i++)
+    properties[i] = g_param_spec_boolean (names[i], NULL, NULL, FALSE,
+                                          G_PARAM_READWRITE | G_PARAM_EXPLICIT_NOTIFY
+                                              | G_PARAM_STATIC_STRINGS);
+  g_object_class_install_properties (klass, N_PROPS, properties);
+}
+
+static void
+install_actions (GtkWidgetClass *klass)
+{
+  static const struct
+  {
+    guint key;
+    GdkModifierType modifiers;
+    const char *action;
+  } keys[] = {
+    { GDK_KEY_l, 0, "chart.log" },         { GDK_KEY_l, GDK_SHIFT_MASK, "chart.log-x" },
+    { GDK_KEY_b, 0, "chart.band" },        { GDK_KEY_p, 0, "chart.pin" },
+    { GDK_KEY_t, 0, "chart.table" },       { GDK_KEY_Return, 0, "chart.full" },
+    { GDK_KEY_KP_Enter, 0, "chart.full" },
+  };
+
+  gtk_widget_class_install_property_action (klass, "chart.log", "log");
+  gtk_widget_class_install_property_action (klass, "chart.log-x", "log-x");
+  gtk_widget_class_install_property_action (klass, "chart.band", "band");
+  gtk_widget_class_install_property_action (klass, "chart.pin", "pinned");
+  gtk_widget_class_install_action (klass, "chart.table", NULL, table_cb);
+  gtk_widget_class_install_action (klass, "chart.full", NULL, full_cb);
+  gtk_widget_class_install_action (klass, "chart.save", NULL, save_cb);
+  gtk_widget_class_install_action (klass, "chart.fit", NULL, fit_cb);
+  for (guint i = 0; i < G_N_ELEMENTS (keys); i++)
+    gtk_widget_class_add_binding_action (klass, keys[i].key, keys[i].modifiers, keys[i].action,
+                                         NULL);
+}
+
 static void
 plumb_chart_card_class_init (PlumbChartCardClass *klass)
 {
   GtkWidgetClass *widget_class = GTK_WIDGET_CLASS (klass);
 
+  G_OBJECT_CLASS (klass)->get_property = plumb_chart_card_get_property;
+  G_OBJECT_CLASS (klass)->set_property = plumb_chart_card_set_property;
   G_OBJECT_CLASS (klass)->dispose = plumb_chart_card_dispose;
   G_OBJECT_CLASS (klass)->finalize = plumb_chart_card_finalize;
+  install_properties (G_OBJECT_CLASS (klass));
   gtk_widget_class_set_template_from_resource (widget_class,
                                                "/org/plumbline/Plumbline/ui/chart-card.ui");
   gtk_widget_class_bind_template_child (widget_class, PlumbChartCard, title);
@@ -358,15 +501,8 @@ plumb_chart_card_class_init (PlumbChartCardClass *klass)
   gtk_widget_class_bind_template_child (widget_class, PlumbChartCard, legend);
   gtk_widget_class_bind_template_child (widget_class, PlumbChartCard, note);
   gtk_widget_class_bind_template_child (widget_class, PlumbChartCard, options);
-  gtk_widget_class_install_action (widget_class, "chart.log", NULL, log_cb);
-  gtk_widget_class_install_action (widget_class, "chart.band", NULL, band_cb);
-  gtk_widget_class_install_action (widget_class, "chart.table", NULL, table_cb);
-  gtk_widget_class_install_action (widget_class, "chart.save", NULL, save_cb);
-  gtk_widget_class_install_action (widget_class, "chart.fit", NULL, fit_cb);
-  gtk_widget_class_add_binding_action (widget_class, GDK_KEY_l, 0, "chart.log", NULL);
-  gtk_widget_class_add_binding_action (widget_class, GDK_KEY_b, 0, "chart.band", NULL);
-  gtk_widget_class_add_binding_action (widget_class, GDK_KEY_t, 0, "chart.table", NULL);
-  gtk_widget_class_add_binding_action (widget_class, GDK_KEY_Return, 0, "chart.table", NULL);
+  gtk_widget_class_bind_template_child (widget_class, PlumbChartCard, pin);
+  install_actions (widget_class);
 }
 
 static void
@@ -391,6 +527,8 @@ new_card (PlumbRun *run, PlumbChartView *view, const char *title)
   plumb_plot_area_set_title (self->area, title);
   g_signal_connect_object (self->area, "drawn", G_CALLBACK (update_value), self, G_CONNECT_SWAPPED);
   gtk_overlay_set_child (self->overlay, GTK_WIDGET (self->area));
+  g_signal_connect_object (plumb_pins_get_default (), "changed", G_CALLBACK (pins_cb), self,
+                           G_CONNECT_SWAPPED);
   g_signal_connect_object (run, "rows", G_CALLBACK (rows_cb), self, G_CONNECT_SWAPPED);
   g_signal_connect_object (run, "changed", G_CALLBACK (update_empty), self, G_CONNECT_SWAPPED);
   g_signal_connect_object (adw_style_manager_get_default (), "notify::dark", G_CALLBACK (style_cb),

@@ -8,8 +8,9 @@
 
 G_BEGIN_DECLS
 
-/* A chart with its title, its newest value and its menu. Actions: chart.log, chart.band,
- * chart.table, chart.save, chart.fit. */
+/* A chart with its title, its newest value and its menu. Actions: chart.log,
+ * chart.log-x, chart.band, chart.pin (with states), chart.table, chart.full, chart.save, chart.fit.
+ */
 #define PLUMB_TYPE_CHART_CARD (plumb_chart_card_get_type ())
 G_DECLARE_FINAL_TYPE (PlumbChartCard, plumb_chart_card, PLUMB, CHART_CARD, GtkBox)
 

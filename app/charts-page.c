@@ -10,6 +10,7 @@
 #include "app/chart-card.h"
 #include "app/chart-grid.h"
 #include "app/charts-page.h"
+#include "app/pins.h"
 #include "app/settings.h"
 
 /* The order of the groups; others follow by name. */
@@ -34,11 +35,13 @@ struct _PlumbChartsPage
   GtkScale *smoothing;
   GtkLabel *smoothing_label;
   GtkButton *fit;
+  GtkToggleButton *pinned_only;
   GtkStack *stack;
   GtkBox *groups_box;
 
   PlumbRun *run;
   PlumbChartView *view;
+  Group *pinned; /* copies of the charts that are pinned; above the groups */
   GPtrArray *groups;
   GHashTable *cards; /* metric -> PlumbChartCard, owned by its grid */
 };
@@ -72,14 +75,9 @@ goes_before (const char *a, const char *b)
 }
 
 static Group *
-add_group (PlumbChartsPage *self, const char *prefix)
+new_group (const char *prefix, gboolean expanded)
 {
   Group *group = g_new0 (Group, 1);
-  guint place = 0;
-
-  while (place < self->groups->len
-         && goes_before (((Group *)self->groups->pdata[place])->prefix, prefix))
-    place++;
 
   group->prefix = g_strdup (prefix);
   group->expander = gtk_expander_new (NULL);
@@ -87,12 +85,26 @@ add_group (PlumbChartsPage *self, const char *prefix)
   group->charts = PLUMB_CHART_GRID (plumb_chart_grid_new ());
   gtk_widget_add_css_class (GTK_WIDGET (group->label), "heading");
   gtk_expander_set_label_widget (GTK_EXPANDER (group->expander), GTK_WIDGET (group->label));
-  gtk_expander_set_expanded (GTK_EXPANDER (group->expander), place < 4);
+  gtk_expander_set_expanded (GTK_EXPANDER (group->expander), expanded);
   gtk_expander_set_child (GTK_EXPANDER (group->expander), GTK_WIDGET (group->charts));
   gtk_widget_set_margin_top (GTK_WIDGET (group->charts), 6);
+  return group;
+}
+
+static Group *
+add_group (PlumbChartsPage *self, const char *prefix)
+{
+  Group *group;
+  guint place = 0;
+
+  while (place < self->groups->len
+         && goes_before (((Group *)self->groups->pdata[place])->prefix, prefix))
+    place++;
+
+  group = new_group (prefix, place < 4);
   gtk_box_insert_child_after (self->groups_box, group->expander,
                               place > 0 ? ((Group *)self->groups->pdata[place - 1])->expander
-                                        : NULL);
+                                        : self->pinned->expander);
   g_ptr_array_insert (self->groups, place, group);
   return group;
 }
@@ -147,13 +159,17 @@ update_group (PlumbChartsPage *self, Group *group)
 static void
 update_groups (PlumbChartsPage *self)
 {
-  gboolean any = FALSE;
+  gboolean any;
 
+  update_group (self, self->pinned);
+  any = gtk_widget_get_visible (self->pinned->expander);
   for (guint i = 0; i < self->groups->len; i++)
     {
       Group *group = self->groups->pdata[i];
 
       update_group (self, group);
+      if (gtk_toggle_button_get_active (self->pinned_only))
+        gtk_widget_set_visible (group->expander, FALSE);
       any = any || gtk_widget_get_visible (group->expander);
     }
   if (any)
@@ -175,6 +191,44 @@ insert_card (PlumbChartGrid *charts, GtkWidget *card)
     if (strcmp (plumb_chart_card_get_title (PLUMB_CHART_CARD (child)), title) < 0)
       before = child;
   plumb_chart_grid_insert_after (charts, card, before);
+}
+
+/* Those of the pinned metrics that this run has, in the order in which they were pinned. */
+static void
+update_pinned (PlumbChartsPage *self)
+{
+  const char *const *names = plumb_pins_list (plumb_pins_get_default ());
+  guint n = 0;
+
+  plumb_chart_grid_clear (self->pinned->charts);
+  for (gsize i = 0; names[i] != NULL && self->run != NULL; i++)
+    if (g_hash_table_contains (self->cards, names[i]))
+      {
+        plumb_chart_grid_append (self->pinned->charts,
+                                 plumb_chart_card_new_for_metric (self->run, self->view, names[i]));
+        n++;
+      }
+  if (n == 0)
+    gtk_toggle_button_set_active (self->pinned_only, FALSE);
+  gtk_widget_set_sensitive (GTK_WIDGET (self->pinned_only), n > 0);
+  update_groups (self);
+}
+
+/* The chart that the key was pressed on may be one of those that go. */
+static gboolean
+update_pinned_cb (gpointer user_data)
+{
+  PlumbChartsPage *self = user_data;
+
+  if (self->pinned_only != NULL)
+    update_pinned (self);
+  return G_SOURCE_REMOVE;
+}
+
+static void
+pins_cb (PlumbChartsPage *self)
+{
+  g_idle_add_full (G_PRIORITY_HIGH_IDLE, update_pinned_cb, g_object_ref (self), g_object_unref);
 }
 
 /* Cards are made while the page is shown: a hidden one costs nothing. */
@@ -201,13 +255,14 @@ add_cards (PlumbChartsPage *self)
       g_hash_table_insert (self->cards, g_strdup (metric), card);
     }
   if (before != g_hash_table_size (self->cards) || before == 0)
-    update_groups (self);
+    update_pinned (self);
 }
 
 static void
 clear (PlumbChartsPage *self)
 {
   g_hash_table_remove_all (self->cards);
+  plumb_chart_grid_clear (self->pinned->charts);
   for (guint i = 0; i < self->groups->len; i++)
     gtk_box_remove (self->groups_box, ((Group *)self->groups->pdata[i])->expander);
   g_ptr_array_set_size (self->groups, 0);
@@ -279,6 +334,7 @@ plumb_charts_page_finalize (GObject *object)
 {
   PlumbChartsPage *self = PLUMB_CHARTS_PAGE (object);
 
+  group_free (self->pinned);
   g_ptr_array_unref (self->groups);
   g_hash_table_unref (self->cards);
   G_OBJECT_CLASS (plumb_charts_page_parent_class)->finalize (object);
@@ -299,6 +355,7 @@ plumb_charts_page_class_init (PlumbChartsPageClass *klass)
   gtk_widget_class_bind_template_child (widget_class, PlumbChartsPage, smoothing);
   gtk_widget_class_bind_template_child (widget_class, PlumbChartsPage, smoothing_label);
   gtk_widget_class_bind_template_child (widget_class, PlumbChartsPage, fit);
+  gtk_widget_class_bind_template_child (widget_class, PlumbChartsPage, pinned_only);
   gtk_widget_class_bind_template_child (widget_class, PlumbChartsPage, stack);
   gtk_widget_class_bind_template_child (widget_class, PlumbChartsPage, groups_box);
   gtk_widget_class_bind_template_callback (widget_class, filter_cb);
@@ -329,6 +386,10 @@ plumb_charts_page_init (PlumbChartsPage *self)
                            G_CONNECT_SWAPPED);
   gtk_widget_init_template (GTK_WIDGET (self));
   plumb_accessible_follow_pages (GTK_WIDGET (self->stack));
+  self->pinned = new_group (_ ("pinned"), TRUE);
+  gtk_box_append (self->groups_box, self->pinned->expander);
+  g_signal_connect_object (plumb_pins_get_default (), "changed", G_CALLBACK (pins_cb), self,
+                           G_CONNECT_SWAPPED);
   bind_settings (self);
 }
 
@@ -344,7 +405,7 @@ plumb_charts_page_set_run (PlumbChartsPage *self, PlumbRun *run)
   clear (self);
   plumb_chart_view_set_range (self->view, NAN, NAN);
   g_set_object (&self->run, run);
-  update_groups (self);
+  update_pinned (self);
   if (run == NULL)
     return;
   g_signal_connect_object (run, "rows", G_CALLBACK (add_cards), self, G_CONNECT_SWAPPED);

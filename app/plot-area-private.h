@@ -26,6 +26,7 @@ struct _PlumbPlotArea
   double pointer_x;
   double drag_from, drag_to; /* NaN: no drag */
   guint log : 1;
+  guint log_x : 1;
   guint band : 1;
   guint stale : 1;
   guint urgent : 1;

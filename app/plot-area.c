@@ -10,6 +10,7 @@
 #include "app/plot-area-private.h"
 #include "app/plot-format.h"
 #include "app/plot-raster.h"
+#include "app/plot-reduce.h"
 
 #define SOFTWARE_INTERVAL 500 /* ms between two pictures when the processor draws the screen */
 #define HARDWARE_INTERVAL 250
@@ -130,6 +131,7 @@ make_spec (PlumbPlotArea *self)
   spec->height = gtk_widget_get_height (GTK_WIDGET (self));
   spec->scale = gtk_widget_get_scale_factor (GTK_WIDGET (self));
   spec->log_y = self->log;
+  spec->log_x = self->log_x;
   if (smoothing >= 0)
     spec->smoothing = smoothing;
   plumb_chart_view_get_range (self->view, &spec->x_min, &spec->x_max);
@@ -274,15 +276,17 @@ leave_cb (PlumbPlotArea *self)
 static void
 zoom_to (PlumbPlotArea *self, double x_min, double x_max)
 {
-  const PlumbCurve *curve = NULL;
+  gboolean log = plumb_plot_get_x_scale (self->plot)->log;
   double first = INFINITY, last = -INFINITY;
 
   for (guint i = 0; i < plumb_plot_get_spec (self->plot)->series->len; i++)
     {
-      curve = plumb_plot_get_curve (self->plot, i);
-      if (curve->n > 0)
+      const PlumbCurve *curve = plumb_plot_get_curve (self->plot, i);
+      gsize k = log ? plumb_upper_bound (curve->x, curve->n, 0) : 0;
+
+      if (k < curve->n)
         {
-          first = MIN (first, curve->x[0]);
+          first = MIN (first, curve->x[k]);
           last = MAX (last, curve->x[curve->n - 1]);
         }
     }
@@ -301,8 +305,9 @@ zoom_by (PlumbPlotArea *self, double factor, double pixel)
   if (self->plot == NULL || !plumb_plot_has_points (self->plot))
     return;
   scale = plumb_plot_get_x_scale (self->plot);
-  center = CLAMP (to_x (self, pixel), scale->min, scale->max);
-  zoom_to (self, center - (center - scale->min) / factor, center + (scale->max - center) / factor);
+  center = CLAMP (pixel, scale->pixel_min, scale->pixel_max);
+  zoom_to (self, to_x (self, center - (center - scale->pixel_min) / factor),
+           to_x (self, center + (scale->pixel_max - center) / factor));
 }
 
 static gboolean
@@ -606,6 +611,25 @@ plumb_plot_area_get_log (PlumbPlotArea *self)
   g_return_val_if_fail (PLUMB_IS_PLOT_AREA (self), FALSE);
 
   return self->log;
+}
+
+void
+plumb_plot_area_set_log_x (PlumbPlotArea *self, gboolean log_x)
+{
+  g_return_if_fail (PLUMB_IS_PLOT_AREA (self));
+
+  if (self->log_x == !!log_x)
+    return;
+  self->log_x = !!log_x;
+  plumb_plot_area_update_now (self);
+}
+
+gboolean
+plumb_plot_area_get_log_x (PlumbPlotArea *self)
+{
+  g_return_val_if_fail (PLUMB_IS_PLOT_AREA (self), FALSE);
+
+  return self->log_x;
 }
 
 void

@@ -27,6 +27,9 @@ void plumb_plot_area_update_now (PlumbPlotArea *self);
 
 void plumb_plot_area_set_log (PlumbPlotArea *self, gboolean log);
 gboolean plumb_plot_area_get_log (PlumbPlotArea *self);
+/* The same of the horizontal axis. */
+void plumb_plot_area_set_log_x (PlumbPlotArea *self, gboolean log_x);
+gboolean plumb_plot_area_get_log_x (PlumbPlotArea *self);
 void plumb_plot_area_set_band (PlumbPlotArea *self, gboolean band);
 gboolean plumb_plot_area_get_band (PlumbPlotArea *self);
 

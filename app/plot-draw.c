@@ -34,7 +34,7 @@ find_visible (PlumbPlot *self, const double *x, gsize n, gsize *begin, gsize *en
 {
   *begin = plumb_lower_bound (x, n, self->x.min);
   *end = plumb_upper_bound (x, n, self->x.max);
-  if (*begin > 0)
+  if (*begin > 0 && (!self->x.log || x[*begin - 1] > 0))
     --*begin;
   if (*end < n)
     ++*end;
@@ -105,7 +105,7 @@ draw_columns (PlumbPlot *self, cairo_t *cr, const double *x, const double *y, gs
   g_autofree PlumbColumn *columns = g_new (PlumbColumn, n_columns);
   double last = NAN;
 
-  plumb_reduce_m4 (x, y, n, self->x.min, self->x.max, columns, n_columns);
+  plumb_plot_reduce (self, x, y, n, columns, n_columns);
   for (guint i = 0; i < n_columns; i++)
     if (columns[i].n > 0 && is_drawable (self, columns[i].max))
       add_column (self, cr, &columns[i], i, &last, width);
@@ -222,8 +222,8 @@ draw_band (PlumbPlot *self, cairo_t *cr, guint i)
       g_autofree PlumbColumn *upper = g_new (PlumbColumn, n_columns);
       double width = 1.0 / self->spec->scale;
 
-      plumb_reduce_m4 (x, low, n, self->x.min, self->x.max, lower, n_columns);
-      plumb_reduce_m4 (x, high, n, self->x.min, self->x.max, upper, n_columns);
+      plumb_plot_reduce (self, x, low, n, lower, n_columns);
+      plumb_plot_reduce (self, x, high, n, upper, n_columns);
       for (guint k = 0; k < n_columns; k++)
         if (lower[k].n > 0)
           {
@@ -320,8 +320,11 @@ draw_x_axis (PlumbPlot *self, cairo_t *cr, PangoLayout *layout)
   set_color (cr, &self->spec->style.text, 1);
   for (guint i = 0; i < self->x_ticks.n; i++)
     {
-      g_autofree char *label = x_label (self, i);
+      g_autofree char *label = NULL;
 
+      if (self->x_ticks.minor[i])
+        continue;
+      label = x_label (self, i);
       draw_text (self, cr, layout, label, plumb_scale_to_pixel (&self->x, self->x_ticks.value[i]),
                  bottom + 4, 0.5);
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+#include "app/plot-reduce.h"
 #include "app/plot.h"
 
 G_BEGIN_DECLS
@@ -18,6 +19,14 @@ struct _PlumbPlot
   gboolean has_points;
   guint label_height;
 };
+
+/* Sorts points into columns of equal width on the shown scale, a linear or a logarithmic one. */
+void plumb_plot_reduce (PlumbPlot *self,
+                        const double *x,
+                        const double *y,
+                        gsize n,
+                        PlumbColumn *columns,
+                        guint n_columns);
 
 /* Of a stack: the values of all areas up to and including each one, at n places x. The top of area
  * k at place i is top[k * n + i]. */

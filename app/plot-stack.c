@@ -49,7 +49,8 @@ fill_columns (PlumbStack *self, PlumbPlot *plot, double x_min, double x_max, gui
   self->x = g_new (double, n_columns);
   self->top = g_new0 (double, (gsize)n_columns * self->n_areas);
   for (guint i = 0; i < n_columns; i++)
-    self->x[i] = x_min + (i + 0.5) * (x_max - x_min) / n_columns;
+    self->x[i] = plot->x.log ? x_min * pow (x_max / x_min, (i + 0.5) / n_columns)
+                             : x_min + (i + 0.5) * (x_max - x_min) / n_columns;
 
   for (guint k = 0; k < self->n_areas; k++)
     {
@@ -57,7 +58,7 @@ fill_columns (PlumbStack *self, PlumbPlot *plot, double x_min, double x_max, gui
       double *top = self->top + (gsize)k * n_columns;
       double value = 0;
 
-      plumb_reduce_m4 (curve->x, curve->smoothed, curve->n, x_min, x_max, columns, n_columns);
+      plumb_plot_reduce (plot, curve->x, curve->smoothed, curve->n, columns, n_columns);
       for (guint i = 0; i < n_columns; i++)
         {
           if (columns[i].n > 0)

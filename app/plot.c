@@ -77,33 +77,53 @@ extend (double value, double *min, double *max)
   *max = MAX (*max, value);
 }
 
+/* From the first to the last x of all curves; with `above_zero` only of those with a logarithm. */
 static void
-find_x_range (PlumbPlot *self)
+find_x_extent (PlumbPlot *self, gboolean above_zero, double *min, double *max)
 {
-  double min = INFINITY, max = -INFINITY;
-
+  *min = INFINITY;
+  *max = -INFINITY;
   for (guint i = 0; i < self->curves->len; i++)
     {
       const PlumbCurve *curve = self->curves->pdata[i];
+      gsize first = above_zero ? plumb_upper_bound (curve->x, curve->n, 0) : 0;
 
-      if (curve->n > 0)
+      if (first < curve->n)
         {
-          extend (curve->x[0], &min, &max);
-          extend (curve->x[curve->n - 1], &min, &max);
+          extend (curve->x[first], min, max);
+          extend (curve->x[curve->n - 1], min, max);
         }
       for (gsize k = 0; k < curve->n_old; k++)
-        extend (curve->old_x[k], &min, &max);
+        if (!above_zero || curve->old_x[k] > 0)
+          extend (curve->old_x[k], min, max);
     }
+}
+
+static void
+find_x_range (PlumbPlot *self)
+{
+  double min, max;
+
+  find_x_extent (self, FALSE, &min, &max);
   self->has_points = min <= max;
+  self->x.log = self->spec->log_x && max > 0;
+  if (self->x.log)
+    find_x_extent (self, TRUE, &min, &max);
 
   if (!self->has_points)
     min = 0, max = 1;
+  else if (min == max && self->x.log)
+    min /= 2, max *= 2;
   else if (min == max)
     min -= 0.5, max += 0.5;
-  self->x.min = isfinite (self->spec->x_min) ? self->spec->x_min : min;
-  self->x.max = isfinite (self->spec->x_max) ? self->spec->x_max : max;
+  self->x.min = isfinite (self->spec->x_min) && (self->spec->x_min > 0 || !self->x.log)
+                    ? self->spec->x_min
+                    : min;
+  self->x.max = isfinite (self->spec->x_max) && (self->spec->x_max > 0 || !self->x.log)
+                    ? self->spec->x_max
+                    : max;
   if (!(self->x.max > self->x.min))
-    self->x.max = self->x.min + 1;
+    self->x.max = self->x.log ? 2 * self->x.min : self->x.min + 1;
 }
 
 static void
@@ -190,6 +210,30 @@ find_y_range (PlumbPlot *self)
   self->y = (PlumbScale){ .min = min, .max = max, .log = log };
 }
 
+void
+plumb_plot_reduce (PlumbPlot *self,
+                   const double *x,
+                   const double *y,
+                   gsize n,
+                   PlumbColumn *columns,
+                   guint n_columns)
+{
+  g_autofree double *logs = NULL;
+  gsize first;
+
+  if (!self->x.log)
+    {
+      plumb_reduce_m4 (x, y, n, self->x.min, self->x.max, columns, n_columns);
+      return;
+    }
+  first = plumb_upper_bound (x, n, 0);
+  logs = g_new (double, MAX (n - first, 1));
+  for (gsize i = first; i < n; i++)
+    logs[i - first] = log (x[i]);
+  plumb_reduce_m4 (logs, y + first, n - first, log (self->x.min), log (self->x.max), columns,
+                   n_columns);
+}
+
 static const char *
 y_unit (PlumbPlot *self)
 {
@@ -238,7 +282,9 @@ lay_out (PlumbPlot *self)
   self->y.pixel_min = self->area.y + self->area.height;
   self->y.pixel_max = self->area.y;
 
-  if (spec->x_axis == PLUMB_PLOT_X_STEP)
+  if (self->x.log)
+    plumb_ticks_log (&self->x_ticks, self->x.min, self->x.max, MAX (3, (int)self->area.width / 60));
+  else if (spec->x_axis == PLUMB_PLOT_X_STEP)
     plumb_ticks_linear (&self->x_ticks, self->x.min, self->x.max,
                         MAX (3, (int)self->area.width / 60), TRUE);
   else

@@ -57,6 +57,7 @@ typedef struct
   PlumbPlotX x_axis;
   double origin;       /* seconds since the epoch where elapsed time starts */
   double x_min, x_max; /* NaN: as far as the points go */
+  gboolean log_x;      /* linear all the same where no x is above zero */
   gboolean log_y;
   gboolean from_zero; /* the y axis includes zero */
   double smoothing;   /* 0 to 0.999 */

@@ -11,6 +11,7 @@
 #include "app/plot-format.h"
 #include "app/rollouts-page.h"
 #include "app/sample-card.h"
+#include "app/sample-diff.h"
 
 #define WIDE 760 /* px: from here on the list of prompts stands beside the group */
 #define INTERVAL 2000
@@ -35,6 +36,7 @@ struct _PlumbRolloutsPage
   PlumbStepSamples *found;
   GPtrArray *starts; /* of each shown prompt: its first sample, as an index into found->samples */
   guint prompt;      /* the selected one, as an index into starts */
+  GPtrArray *shown;  /* the samples of the cards, in their order; of found->samples */
   guint card;        /* the completion that the keys are on */
   guint timeout;
   gboolean follow;
@@ -212,17 +214,55 @@ format_group (const GroupFacts *facts)
   return g_string_free (g_steal_pointer (&text), FALSE);
 }
 
+static GtkWidget *
+card_at (PlumbRolloutsPage *self, guint place)
+{
+  guint n = 0;
+
+  for (GtkWidget *child = gtk_widget_get_first_child (GTK_WIDGET (self->group)); child != NULL;
+       child = gtk_widget_get_next_sibling (child))
+    if (PLUMB_IS_SAMPLE_CARD (child) && n++ == place)
+      return child;
+  return NULL;
+}
+
+/* The completion that the keys are on is marked. */
+static void
+set_card (PlumbRolloutsPage *self, guint place)
+{
+  GtkWidget *before = card_at (self, self->card), *now = card_at (self, place);
+
+  if (before != NULL)
+    gtk_widget_remove_css_class (before, "current");
+  self->card = place;
+  if (now != NULL)
+    gtk_widget_add_css_class (now, "current");
+}
+
+static void
+group_pressed_cb (PlumbRolloutsPage *self, int n_press, double x, double y)
+{
+  GtkWidget *picked = gtk_widget_pick (GTK_WIDGET (self->group), x, y, GTK_PICK_DEFAULT);
+  GtkWidget *card = picked != NULL && !PLUMB_IS_SAMPLE_CARD (picked)
+                        ? gtk_widget_get_ancestor (picked, PLUMB_TYPE_SAMPLE_CARD)
+                        : picked;
+
+  for (guint i = 0; card != NULL && i < self->shown->len; i++)
+    if (card_at (self, i) == card)
+      set_card (self, i);
+}
+
 static void
 show_group (PlumbRolloutsPage *self)
 {
   guint start, end;
-  g_autoptr (GPtrArray) sorted = g_ptr_array_new ();
   const PlumbSample *first;
   GroupFacts facts;
   g_autofree char *summary = NULL;
   GtkWidget *prompt;
 
   clear_box (self->group);
+  g_ptr_array_set_size (self->shown, 0);
   if (self->starts->len == 0)
     return;
   start = GPOINTER_TO_UINT (self->starts->pdata[self->prompt]);
@@ -231,8 +271,8 @@ show_group (PlumbRolloutsPage *self)
   facts = measure_group (self, start, end);
   summary = format_group (&facts);
   for (guint i = start; i < end; i++)
-    g_ptr_array_add (sorted, self->found->samples->pdata[i]);
-  g_ptr_array_sort (sorted, compare_rewards);
+    g_ptr_array_add (self->shown, self->found->samples->pdata[i]);
+  g_ptr_array_sort (self->shown, compare_rewards);
 
   prompt = new_label (first->prompt_text, "prompt");
   gtk_label_set_selectable (GTK_LABEL (prompt), TRUE);
@@ -244,9 +284,9 @@ show_group (PlumbRolloutsPage *self)
       gtk_box_append (self->group, new_label (answer, "dim-label"));
     }
   gtk_box_append (self->group, new_label (summary, "heading"));
-  for (guint i = 0; i < sorted->len; i++)
-    gtk_box_append (self->group, plumb_sample_card_new (sorted->pdata[i]));
-  self->card = 0;
+  for (guint i = 0; i < self->shown->len; i++)
+    gtk_box_append (self->group, plumb_sample_card_new (self->shown->pdata[i]));
+  set_card (self, 0);
   gtk_adjustment_set_value (gtk_scrolled_window_get_vadjustment (self->group_scrolled), 0);
 }
 
@@ -327,6 +367,14 @@ loaded_cb (GObject *source, GAsyncResult *result, gpointer user_data)
     }
   same = self->found != NULL && self->found->step == found->step
          && self->found->samples->len == found->samples->len;
+  /* The cards stand for the samples that are there already. */
+  if (same)
+    {
+      GPtrArray *samples = g_steal_pointer (&found->samples);
+
+      found->samples = g_steal_pointer (&self->found->samples);
+      self->found->samples = samples;
+    }
   g_clear_pointer (&self->found, plumb_step_samples_free);
   self->found = found;
   if (same)
@@ -406,21 +454,26 @@ static void
 card_action_cb (GtkWidget *widget, const char *name, GVariant *parameter)
 {
   PlumbRolloutsPage *self = PLUMB_ROLLOUTS_PAGE (widget);
-  int by = g_str_has_suffix (name, "next-completion") ? 1 : -1;
+  int place = (int)self->card + (g_str_has_suffix (name, "next-completion") ? 1 : -1);
+  GtkWidget *card = place >= 0 ? card_at (self, place) : NULL;
   graphene_point_t point;
-  GtkWidget *card = NULL;
-  guint n = 0;
 
-  for (GtkWidget *child = gtk_widget_get_first_child (GTK_WIDGET (self->group)); child != NULL;
-       child = gtk_widget_get_next_sibling (child))
-    if (PLUMB_IS_SAMPLE_CARD (child) && (int)n++ == CLAMP ((int)self->card + by, 0, 1000))
-      card = child;
   if (card == NULL
       || !gtk_widget_compute_point (card, GTK_WIDGET (self->group), &GRAPHENE_POINT_INIT (0, 0),
                                     &point))
     return;
-  self->card = CLAMP ((int)self->card + by, 0, 1000);
+  set_card (self, place);
   gtk_adjustment_set_value (gtk_scrolled_window_get_vadjustment (self->group_scrolled), point.y);
+}
+
+/* Against the answer to the same prompt at an earlier step. */
+static void
+diff_action_cb (GtkWidget *widget, const char *name, GVariant *parameter)
+{
+  PlumbRolloutsPage *self = PLUMB_ROLLOUTS_PAGE (widget);
+
+  if (self->run != NULL && self->card < self->shown->len)
+    plumb_sample_diff_show (widget, self->run, self->shown->pdata[self->card]);
 }
 
 static void
@@ -504,6 +557,7 @@ plumb_rollouts_page_finalize (GObject *object)
   g_object_unref (self->cancellable);
   g_clear_pointer (&self->found, plumb_step_samples_free);
   g_ptr_array_unref (self->starts);
+  g_ptr_array_unref (self->shown);
   G_OBJECT_CLASS (plumb_rollouts_page_parent_class)->finalize (object);
 }
 
@@ -516,6 +570,7 @@ install_actions (GtkWidgetClass *klass)
   gtk_widget_class_install_action (klass, "rollouts.next-prompt", NULL, prompt_action_cb);
   gtk_widget_class_install_action (klass, "rollouts.previous-completion", NULL, card_action_cb);
   gtk_widget_class_install_action (klass, "rollouts.next-completion", NULL, card_action_cb);
+  gtk_widget_class_install_action (klass, "rollouts.diff", NULL, diff_action_cb);
   gtk_widget_class_add_binding_action (klass, GDK_KEY_bracketleft, 0, "rollouts.previous-step",
                                        NULL);
   gtk_widget_class_add_binding_action (klass, GDK_KEY_bracketright, 0, "rollouts.next-step", NULL);
@@ -523,6 +578,7 @@ install_actions (GtkWidgetClass *klass)
   gtk_widget_class_add_binding_action (klass, GDK_KEY_n, 0, "rollouts.next-prompt", NULL);
   gtk_widget_class_add_binding_action (klass, GDK_KEY_k, 0, "rollouts.previous-completion", NULL);
   gtk_widget_class_add_binding_action (klass, GDK_KEY_j, 0, "rollouts.next-completion", NULL);
+  gtk_widget_class_add_binding_action (klass, GDK_KEY_d, 0, "rollouts.diff", NULL);
 }
 
 static void
@@ -552,14 +608,27 @@ plumb_rollouts_page_class_init (PlumbRolloutsPageClass *klass)
   install_actions (widget_class);
 }
 
+/* A press on a completion is for its text too. */
+static void
+add_click (PlumbRolloutsPage *self)
+{
+  GtkGesture *click = gtk_gesture_click_new ();
+
+  gtk_event_controller_set_propagation_phase (GTK_EVENT_CONTROLLER (click), GTK_PHASE_CAPTURE);
+  g_signal_connect_swapped (click, "pressed", G_CALLBACK (group_pressed_cb), self);
+  gtk_widget_add_controller (GTK_WIDGET (self->group), GTK_EVENT_CONTROLLER (click));
+}
+
 static void
 plumb_rollouts_page_init (PlumbRolloutsPage *self)
 {
   self->cancellable = g_cancellable_new ();
   self->starts = g_ptr_array_new ();
+  self->shown = g_ptr_array_new ();
   self->follow = TRUE;
   gtk_widget_init_template (GTK_WIDGET (self));
   plumb_accessible_follow_pages (GTK_WIDGET (self->stack));
+  add_click (self);
 }
 
 void
@@ -580,6 +649,7 @@ plumb_rollouts_page_set_run (PlumbRolloutsPage *self, PlumbRun *run)
   self->prompt = 0;
   g_clear_pointer (&self->found, plumb_step_samples_free);
   g_ptr_array_set_size (self->starts, 0);
+  g_ptr_array_set_size (self->shown, 0);
   clear_box (self->group);
   gtk_stack_set_visible_child_name (self->stack, "empty");
   if (run == NULL)

@@ -5,6 +5,8 @@
 #include <glib/gi18n.h>
 
 #include "app/engine-client.h"
+#include "app/quick-open.h"
+#include "engine/core/presets.h"
 #include "app/window-private.h"
 
 /* What was asked of the engine, and of which run. */
@@ -224,6 +226,78 @@ choose_spec_cb (GSimpleAction *action, GVariant *parameter, gpointer user_data)
 }
 
 static void
+add_runs (PlumbWindow *self, PlumbQuickOpen *list)
+{
+  GListModel *runs = G_LIST_MODEL (self->runs);
+
+  for (guint i = 0; i < g_list_model_get_n_items (runs); i++)
+    {
+      g_autoptr (PlumbRun) run = g_list_model_get_item (runs, i);
+      const PlumbRunInfo *info = plumb_run_get_info (run);
+      g_autofree char *state = NULL;
+
+      /* translators: "Run, finished" */
+      state = info != NULL
+                  ? g_strdup_printf (_ ("Run, %s"), _ (plumb_run_state_label (info->state)))
+                  : g_strdup (_ ("Run"));
+      plumb_quick_open_add (list, plumb_run_get_title (run), state, "win.open-run",
+                            g_variant_new_string (plumb_run_get_path (run)));
+    }
+}
+
+static void
+add_views (PlumbWindow *self, PlumbQuickOpen *list)
+{
+  static const struct
+  {
+    const char *name, *title;
+  } views[] = {
+    { "overview", N_ ("Overview") }, { "charts", N_ ("Charts") },   { "rollouts", N_ ("Rollouts") },
+    { "timeline", N_ ("Timeline") }, { "details", N_ ("Details") },
+  };
+
+  for (guint i = 0; self->run != NULL && i < G_N_ELEMENTS (views); i++)
+    plumb_quick_open_add (list, _ (views[i].title), plumb_run_get_title (self->run), "win.view",
+                          g_variant_new_string (views[i].name));
+}
+
+static void
+add_deeds (PlumbQuickOpen *list)
+{
+  static const struct
+  {
+    const char *action, *title;
+  } deeds[] = {
+    { "win.new-run", N_ ("New Run") },
+    { "win.choose-spec", N_ ("Open a Spec") },
+    { "win.show-help-overlay", N_ ("Keyboard Shortcuts") },
+  };
+  g_autoptr (GPtrArray) presets = plumb_presets_list ();
+
+  for (guint i = 0; i < G_N_ELEMENTS (deeds); i++)
+    plumb_quick_open_add (list, _ (deeds[i].title), NULL, deeds[i].action, NULL);
+  for (guint i = 0; i < presets->len; i++)
+    {
+      const PlumbPreset *preset = presets->pdata[i];
+
+      plumb_quick_open_add (list, preset->title, _ ("Preset for a new run"), "win.preset",
+                            g_variant_new_string (preset->name));
+    }
+}
+
+static void
+quick_open_cb (GSimpleAction *action, GVariant *parameter, gpointer user_data)
+{
+  PlumbWindow *self = user_data;
+  PlumbQuickOpen *list = plumb_quick_open_new (GTK_WINDOW (self));
+
+  add_runs (self, list);
+  add_views (self, list);
+  add_deeds (list);
+  gtk_window_present (GTK_WINDOW (list));
+}
+
+static void
 view_cb (GSimpleAction *action, GVariant *value, gpointer user_data)
 {
   PlumbWindow *self = user_data;
@@ -275,6 +349,7 @@ static const GActionEntry entries[] = {
   { "open-run", open_run_cb, "s" },
   { "open-spec", open_spec_cb, "s" },
   { "choose-spec", choose_spec_cb },
+  { "quick-open", quick_open_cb },
   { "preset", preset_cb, "s" },
   { "set", set_cb, "s" },
   { "preview", preview_cb },
@@ -320,5 +395,6 @@ plumb_window_update_actions (PlumbWindow *self)
   enable (self, "start",
           g_strcmp0 (gtk_stack_get_visible_child_name (self->content), "new-run") == 0
               && plumb_new_run_page_can_start (self->new_run));
-  enable (self, "preview", g_strcmp0 (gtk_stack_get_visible_child_name (self->content), "new-run") == 0);
+  enable (self, "preview",
+          g_strcmp0 (gtk_stack_get_visible_child_name (self->content), "new-run") == 0);
 }

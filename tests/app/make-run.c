@@ -163,6 +163,27 @@ write_samples (Writer *self, int step)
     }
 }
 
+/* The same prompt at each step, as in an evaluation. */
+static void
+write_eval_sample (Writer *self, int step)
+{
+  PlumbSample *sample = plumb_sample_new ();
+
+  sample->step = step;
+  sample->attempt = plumb_telemetry_attempt (self->telemetry);
+  sample->eval = TRUE;
+  sample->set = g_strdup ("arithmetic");
+  sample->prompt_text = g_strdup ("What is 12 + 34?");
+  sample->response_text
+      = g_strdup_printf ("Twelve and thirty-four make %d.", 40 + MIN (step / 5, 6));
+  sample->answer = g_strdup ("46");
+  sample->reward = step >= 30 ? 1 : 0;
+  sample->advantage = NAN;
+  sample->finish = g_strdup ("eos");
+  sample->policy_version = step;
+  plumb_telemetry_sample (self->telemetry, sample);
+}
+
 static void
 write_phases (Writer *self, int step, double start)
 {
@@ -198,7 +219,10 @@ write_step (Writer *self, int step)
         self->telemetry, PLUMB_EVENT_WARNING, "length", step,
         "34 %% of the responses are cut at the limit: raise rollout.max_new_tokens");
   if (!no_samples && step % 5 == 0 && points < 5000)
-    write_samples (self, step);
+    {
+      write_samples (self, step);
+      write_eval_sample (self, step);
+    }
   if (self->log != NULL && points < 5000)
     {
       fprintf (self->log, "[controller] step %d: reward %.3f, entropy %.3f, 12.1k tok/s\n", step,

@@ -514,6 +514,56 @@ test_log_scale (void)
   cairo_surface_destroy (surface);
 }
 
+/* Equal factors of x are equal widths; step 0 has no place there, and a spike among many points
+ * stays. */
+static void
+test_log_x (void)
+{
+  enum
+  {
+    N = 20000
+  };
+  g_autofree double *values = g_new0 (double, N);
+  g_autoptr (PlumbTrack) track = NULL, origin = NULL;
+  g_autoptr (PlumbPlot) plot = NULL, none = NULL;
+  PlumbPlotSpec *spec;
+  const PlumbScale *x;
+  cairo_surface_t *surface;
+  int top, bottom, highest = HEIGHT;
+  double first;
+
+  values[15000] = 1;
+  track = make_track (values, N);
+  spec = make_spec (track);
+  spec->log_x = TRUE;
+  plot = plumb_plot_new (spec);
+  x = plumb_plot_get_x_scale (plot);
+  g_assert_true (x->log);
+  g_assert_cmpfloat (x->min, ==, 1);
+  g_assert_cmpfloat (x->max, ==, N - 1);
+  first = plumb_scale_to_pixel (x, 10) - plumb_scale_to_pixel (x, 1);
+  g_assert_cmpfloat_with_epsilon (plumb_scale_to_pixel (x, 1000) - plumb_scale_to_pixel (x, 100),
+                                  first, 1e-9);
+  surface = draw (plot, 1);
+  for (int k = -1; k <= 1; k++)
+    {
+      find_line (surface, plot, (int)plumb_scale_to_pixel (x, 15000) + k, &top, &bottom);
+      highest = top >= 0 ? MIN (highest, top) : highest;
+    }
+  g_assert_cmpfloat_with_epsilon (highest, plumb_scale_to_pixel (plumb_plot_get_y_scale (plot), 1),
+                                  2);
+  cairo_surface_destroy (surface);
+
+  /* Where nothing lies above zero the axis stays as it was. */
+  origin = make_track (values, 1);
+  spec = make_spec (origin);
+  spec->log_x = TRUE;
+  none = plumb_plot_new (spec);
+  g_assert_false (plumb_plot_get_x_scale (none)->log);
+  surface = draw (none, 1);
+  cairo_surface_destroy (surface);
+}
+
 static void
 test_nothing_to_draw (void)
 {
@@ -676,6 +726,7 @@ main (int argc, char **argv)
   g_test_add_func ("/plot/gap-and-marker", test_gap_and_marker);
   g_test_add_func ("/plot/superseded-is-dimmed", test_superseded_is_dimmed);
   g_test_add_func ("/plot/log-scale", test_log_scale);
+  g_test_add_func ("/plot/log-x", test_log_x);
   g_test_add_func ("/plot/nothing-to-draw", test_nothing_to_draw);
   g_test_add_func ("/plot/reading-is-exact", test_reading_is_exact);
   g_test_add_func ("/plot/stack", test_stack);

@@ -6,6 +6,7 @@
 
 #include <adwaita.h>
 #include <math.h>
+#include <string.h>
 
 #include "app/chart-card.h"
 #include "app/chart-grid.h"
@@ -22,9 +23,13 @@
 #include "app/run-page.h"
 #include "app/run-row.h"
 #include "app/sample-brief.h"
+#include "app/pins.h"
+#include "app/quick-open.h"
 #include "app/sample-card.h"
+#include "app/sample-diff.h"
 #include "app/spec-form.h"
 #include "app/split.h"
+#include "app/text-diff.h"
 #include "app/timeline-page.h"
 #include "engine/core/presets.h"
 
@@ -281,6 +286,85 @@ test_sample_texts (void)
   g_assert_finalize_object (brief);
 }
 
+/* The pieces make both texts again, whatever the two are. */
+static guint
+check_diff (const char *old_text, const char *new_text)
+{
+  g_autoptr (GArray) pieces = plumb_text_diff (old_text, new_text);
+  g_autoptr (GString) old_again = g_string_new (NULL), new_again = g_string_new (NULL);
+  guint same = 0;
+
+  for (guint i = 0; i < pieces->len; i++)
+    {
+      const PlumbDiffPiece *piece = &g_array_index (pieces, PlumbDiffPiece, i);
+
+      if (piece->kind != PLUMB_DIFF_ADDED)
+        g_string_append_len (old_again, piece->text, piece->length);
+      if (piece->kind != PLUMB_DIFF_REMOVED)
+        g_string_append_len (new_again, piece->text, piece->length);
+      same += piece->kind == PLUMB_DIFF_SAME ? piece->length : 0;
+    }
+  g_assert_cmpstr (old_again->str, ==, old_text);
+  g_assert_cmpstr (new_again->str, ==, new_text);
+  return same;
+}
+
+static void
+test_text_diff (void)
+{
+  g_autofree char *markup = NULL;
+  g_autoptr (GString) long_text = g_string_new (NULL), other = g_string_new (NULL);
+
+  g_assert_cmpuint (check_diff ("", ""), ==, 0);
+  g_assert_cmpuint (check_diff ("one two", ""), ==, 0);
+  g_assert_cmpuint (check_diff ("one two three ", "one 2 three "), ==, strlen ("one three "));
+  g_assert_cmpuint (check_diff ("a b c d", "b c d e"), ==, strlen ("b c "));
+  for (int round = 0; round < 200; round++)
+    {
+      g_autoptr (GString) first = g_string_new (NULL), second = g_string_new (NULL);
+      GString *texts[] = { first, second };
+
+      for (int k = 0; k < 2; k++)
+        for (int n = g_test_rand_int_range (0, 30); n > 0; n--)
+          g_string_append_printf (texts[k], "%c%s", (char)g_test_rand_int_range ('a', 'd'),
+                                  n % 3 == 0 ? "\n" : " ");
+      check_diff (first->str, second->str);
+      g_assert_cmpuint (check_diff (first->str, first->str), ==, first->len);
+    }
+  /* Too much for a table: still right, though nothing in between is found. */
+  for (int i = 0; i < 40000; i++)
+    {
+      g_string_append_printf (long_text, "%d ", i);
+      g_string_append_printf (other, "%d ", i + 1);
+    }
+  check_diff (long_text->str, other->str);
+
+  markup = plumb_sample_diff_markup ("x < 3 so 4", "x < 3 so 5\xff");
+  g_assert_true (pango_parse_markup (markup, -1, 0, NULL, NULL, NULL, NULL));
+  g_assert_nonnull (strstr (markup, "strikethrough"));
+  g_assert_true (g_str_has_prefix (markup, "x &lt; 3 so "));
+}
+
+static void
+test_pins (void)
+{
+  PlumbPins *pins = plumb_pins_get_default ();
+  const char *const *names;
+
+  plumb_pins_set (pins, "reward/mean", TRUE);
+  plumb_pins_set (pins, "policy/entropy", TRUE);
+  plumb_pins_set (pins, "reward/mean", TRUE);
+  names = plumb_pins_list (pins);
+  g_assert_cmpstr (names[0], ==, "reward/mean");
+  g_assert_cmpstr (names[1], ==, "policy/entropy");
+  g_assert_null (names[2]);
+  plumb_pins_set (pins, "reward/mean", FALSE);
+  g_assert_false (plumb_pins_contain (pins, "reward/mean"));
+  g_assert_true (plumb_pins_contain (pins, "policy/entropy"));
+  plumb_pins_set (pins, "policy/entropy", FALSE);
+  g_assert_null (plumb_pins_list (pins)[0]);
+}
+
 static gboolean
 has_label (GtkWidget *widget, const char *text)
 {
@@ -354,5 +438,7 @@ main (int argc, char **argv)
   g_test_add_func ("/widgets/grid", test_grid);
   g_test_add_func ("/widgets/data-preview", test_data_preview);
   g_test_add_func ("/widgets/sample-texts", test_sample_texts);
+  g_test_add_func ("/widgets/text-diff", test_text_diff);
+  g_test_add_func ("/widgets/pins", test_pins);
   return g_test_run ();
 }

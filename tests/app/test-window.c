@@ -11,6 +11,10 @@
 #include <sys/wait.h>
 
 #include "app/application.h"
+#include "app/chart-card.h"
+#include "app/pins.h"
+#include "app/quick-open.h"
+#include "app/sample-card.h"
 #include "app/window-private.h"
 #include "engine/core/run-dir.h"
 
@@ -270,6 +274,196 @@ test_open_finished (Fixture *fixture, gconstpointer data)
   g_assert_cmpstr (plumb_run_page_get_view (fixture->window->page), ==, "overview");
 }
 
+typedef gboolean (*Test) (GtkWidget *widget, gconstpointer data);
+
+/* The first mapped widget, depth first, that passes. */
+static GtkWidget *
+find_widget (GtkWidget *widget, Test test, gconstpointer data)
+{
+  GtkWidget *found = gtk_widget_get_mapped (widget) && test (widget, data) ? widget : NULL;
+
+  for (GtkWidget *child = gtk_widget_get_first_child (widget); child != NULL && found == NULL;
+       child = gtk_widget_get_next_sibling (child))
+    found = find_widget (child, test, data);
+  return found;
+}
+
+static gboolean
+is_chart (GtkWidget *widget, gconstpointer title)
+{
+  return PLUMB_IS_CHART_CARD (widget)
+         && g_str_equal (plumb_chart_card_get_title (PLUMB_CHART_CARD (widget)), title);
+}
+
+static gboolean
+is_type (GtkWidget *widget, gconstpointer type)
+{
+  return G_TYPE_CHECK_INSTANCE_TYPE (widget, *(const GType *)type);
+}
+
+static gboolean
+says (GtkWidget *widget, gconstpointer text)
+{
+  return GTK_IS_LABEL (widget)
+         && g_pattern_match_simple (text, gtk_label_get_text (GTK_LABEL (widget)));
+}
+
+static GtkWidget *
+find_chart (Fixture *fixture, const char *title)
+{
+  return find_widget (GTK_WIDGET (fixture->window), is_chart, title);
+}
+
+static gboolean
+has_charts (Fixture *fixture)
+{
+  return find_chart (fixture, "reward/mean") != NULL;
+}
+
+static gboolean
+has_pinned (Fixture *fixture)
+{
+  return find_widget (GTK_WIDGET (fixture->window), says, "pinned (1)") != NULL;
+}
+
+static gboolean
+has_no_pinned (Fixture *fixture)
+{
+  return !has_pinned (fixture);
+}
+
+static GtkWindow *
+other_window (Fixture *fixture)
+{
+  g_autoptr (GListModel) windows = g_object_ref (gtk_window_get_toplevels ());
+
+  for (guint i = 0; i < g_list_model_get_n_items (windows); i++)
+    {
+      g_autoptr (GtkWindow) window = g_list_model_get_item (windows, i);
+
+      if (gtk_window_get_transient_for (window) == GTK_WINDOW (fixture->window)
+          && gtk_widget_get_mapped (GTK_WIDGET (window)))
+        return window;
+    }
+  return NULL;
+}
+
+static gboolean
+has_other_window (Fixture *fixture)
+{
+  return other_window (fixture) != NULL;
+}
+
+static gboolean
+has_one_window (Fixture *fixture)
+{
+  return other_window (fixture) == NULL;
+}
+
+static gboolean
+property_of (GtkWidget *card, const char *name)
+{
+  gboolean set;
+
+  g_object_get (card, name, &set, NULL);
+  return set;
+}
+
+/* What the keys of a chart do: they activate these actions. */
+static void
+test_chart_actions (Fixture *fixture, gconstpointer data)
+{
+  GtkWidget *card;
+  GtkWindow *large;
+
+  make_run (fixture, "done", "--points 60");
+  open_run (fixture, "done");
+  act (fixture, "view", "charts");
+  wait_for (fixture, has_charts, 5, "charts show");
+  g_assert_false (has_pinned (fixture));
+  card = find_chart (fixture, "reward/mean");
+  g_assert_false (property_of (card, "log-x"));
+  g_assert_true (gtk_widget_activate_action (card, "chart.log-x", NULL));
+  g_assert_true (property_of (card, "log-x"));
+  g_assert_true (gtk_widget_activate_action (card, "chart.log", NULL));
+  g_assert_true (property_of (card, "log"));
+
+  g_assert_true (gtk_widget_activate_action (card, "chart.pin", NULL));
+  wait_for (fixture, has_pinned, 5, "the chart is pinned");
+  g_assert_true (property_of (card, "pinned"));
+  /* The copy on top comes first. */
+  g_assert_true (find_chart (fixture, "reward/mean") != card);
+
+  g_assert_true (gtk_widget_activate_action (card, "chart.full", NULL));
+  wait_for (fixture, has_other_window, 5, "the chart shows large");
+  large = other_window (fixture);
+  g_assert_cmpstr (gtk_window_get_title (large), ==, "reward/mean");
+  g_assert_true (property_of (find_widget (GTK_WIDGET (large), is_chart, "reward/mean"), "log-x"));
+  gtk_window_close (large);
+  wait_for (fixture, has_one_window, 5, "the large chart closes");
+
+  /* Unpinning from the copy takes the copy away. */
+  g_assert_true (
+      gtk_widget_activate_action (find_chart (fixture, "reward/mean"), "chart.pin", NULL));
+  wait_for (fixture, has_no_pinned, 5, "the chart is no longer pinned");
+  g_assert_false (plumb_pins_contain (plumb_pins_get_default (), "reward/mean"));
+}
+
+static void
+test_quick_open (Fixture *fixture, gconstpointer data)
+{
+  GType type = GTK_TYPE_SEARCH_ENTRY;
+  GtkWidget *search;
+
+  make_run (fixture, "apple", "--points 10");
+  make_run (fixture, "pear", "--points 10");
+  wait_for (fixture, has_two_rows, 5, "both runs appear");
+  act (fixture, "quick-open", NULL);
+  wait_for (fixture, has_other_window, 5, "the list opens");
+  search = find_widget (GTK_WIDGET (other_window (fixture)), is_type, &type);
+  gtk_editable_set_text (GTK_EDITABLE (search), "run PEAR");
+  g_signal_emit_by_name (search, "search-changed");
+  g_signal_emit_by_name (search, "activate");
+  wait_for (fixture, is_loaded, 5, "the run opens");
+  g_assert_cmpstr (plumb_run_get_title (fixture->window->run), ==, "pear");
+  wait_for (fixture, has_one_window, 5, "the list has closed");
+}
+
+static gboolean
+has_eval_prompt (Fixture *fixture)
+{
+  return find_widget (GTK_WIDGET (fixture->window), says, "Twelve and*") != NULL;
+}
+
+/* The answer of the newest step against the one of the step before it that was kept. */
+static void
+test_diff (Fixture *fixture, gconstpointer data)
+{
+  GtkWidget *card;
+  GType type = PLUMB_TYPE_SAMPLE_CARD;
+
+  make_run (fixture, "done", "--points 20");
+  open_run (fixture, "done");
+  act (fixture, "view", "rollouts");
+  for (int i = 0; i < 12 && !has_eval_prompt (fixture); i++)
+    {
+      gint64 end = g_get_monotonic_time () + G_USEC_PER_SEC / 3;
+
+      while (g_get_monotonic_time () < end)
+        g_main_context_iteration (NULL, FALSE);
+      card = find_widget (GTK_WIDGET (fixture->window), is_type, &type);
+      if (card != NULL && !has_eval_prompt (fixture))
+        gtk_widget_activate_action (card, "rollouts.next-prompt", NULL);
+    }
+  g_assert_true (has_eval_prompt (fixture));
+  card = find_widget (GTK_WIDGET (fixture->window), is_type, &type);
+  g_assert_true (gtk_widget_activate_action (card, "rollouts.diff", NULL));
+  wait_for (fixture, has_other_window, 5, "the difference shows");
+  g_assert_cmpstr (gtk_window_get_title (other_window (fixture)), ==, "Step 20 against Step 15");
+  g_assert_nonnull (find_widget (GTK_WIDGET (other_window (fixture)), says,
+                                 "Twelve and thirty-four make 43.44."));
+}
+
 /* After kill -9 the window says what happened within five seconds. */
 static void
 test_kill_9 (Fixture *fixture, gconstpointer data)
@@ -413,6 +607,9 @@ main (int argc, char **argv)
 #define ADD(name, func) g_test_add ("/window/" name, Fixture, NULL, set_up, func, tear_down)
   ADD ("runs-appear", test_runs_appear);
   ADD ("open-finished", test_open_finished);
+  ADD ("chart-actions", test_chart_actions);
+  ADD ("quick-open", test_quick_open);
+  ADD ("diff", test_diff);
   ADD ("kill-9", test_kill_9);
   ADD ("stop", test_stop);
   ADD ("start-and-reopen", test_start_and_reopen);
