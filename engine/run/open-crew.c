@@ -230,7 +230,8 @@ plumb_run_open_crew (PlumbRun *run, const PlumbRunInputs *in, GError **error)
   run->critic_follows = settings.devices[PLUMB_ROLE_CRITIC] && g_strcmp0 (settings.critic, settings.policy) == 0;
   g_autoptr (GArray) workers = plumb_placement_plan (&settings, error);
   g_autoptr (GPtrArray) requests = plumb_crew_requests_new ();
-  if (!workers || !plumb_placement_check_memory (workers, error) || !open_models (run, &settings, workers, requests, error))
+  if (!workers || !plumb_placement_check_memory (workers, error) || !plumb_run_inputs_make_model (in, error)
+      || !open_models (run, &settings, workers, requests, error))
     return FALSE;
   GVariant *opened = plumb_crew_request_answer (g_ptr_array_index (requests, 0));
   g_variant_lookup (opened, "weight-bytes", "t", &weight_bytes);

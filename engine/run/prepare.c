@@ -22,12 +22,17 @@
 #define GPU_PREFILL_TOKENS 8192
 #define START_FOLDER "start"
 
-/* A made model is a Hugging Face folder like any other: RUN/start. */
+static char *
+weights_path (const char *folder)
+{
+  return g_build_filename (folder, "model.safetensors", NULL);
+}
+
+/* A made model is a Hugging Face folder like any other: RUN/start. Here all of it but the weights. */
 static gboolean
-make_start_model (PlumbSpec *spec, const char *folder, GError **error)
+describe_start_model (PlumbSpec *spec, const char *folder, GError **error)
 {
   g_autofree char *config_path = g_build_filename (folder, "config.json", NULL);
-  g_autofree char *weights_path = g_build_filename (folder, "model.safetensors", NULL);
   if (g_mkdir_with_parents (folder, 0755) != 0)
     {
       g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_FAILED, "%s: cannot make the folder: %s", folder,
@@ -36,7 +41,7 @@ make_start_model (PlumbSpec *spec, const char *folder, GError **error)
     }
   if (!plumb_tokenizer_write_bytes (folder, (guint) plumb_spec_get_integer (spec, "model.new.vocab"), error))
     return FALSE;
-  PlumbModelConfig *config = plumb_model_config_new (
+  g_autoptr (PlumbModelConfig) config = plumb_model_config_new (
       (int) plumb_spec_get_integer (spec, "model.new.width"),
       (int) plumb_spec_get_integer (spec, "model.new.layers"),
       (int) plumb_spec_get_integer (spec, "model.new.heads"),
@@ -50,29 +55,37 @@ make_start_model (PlumbSpec *spec, const char *folder, GError **error)
   config->bos = PLUMB_BYTES_BOS;
   g_array_append_val (config->eos, eos);
   g_autofree char *json = plumb_model_config_to_json (config);
-  g_autoptr (PlumbDevice) device = plumb_device_open ("cpu", 1 << 20, error);
-  g_autoptr (PlumbModel) model = NULL;
-  if (device)
-    model = plumb_model_new (device, config, DEV_F32, 0,
-                             (guint64) plumb_spec_get_integer (spec, "run.seed"), error);
-  else
-    plumb_model_config_free (config);
-  return model && g_file_set_contents (config_path, json, -1, error)
-         && plumb_weights_save (device, model->table, plumb_model_weights (model), DEV_F32, weights_path,
-                                error);
+  return g_file_set_contents (config_path, json, -1, error);
 }
 
-static char *
-find_start_model (PlumbSpec *spec, const char *dir, GError **error)
+gboolean
+plumb_run_inputs_make_model (const PlumbRunInputs *in, GError **error)
 {
-  const char *policy = plumb_spec_get_text (spec, "model.policy");
-  if (policy)
-    return g_strdup (policy);
-  g_autofree char *folder = g_build_filename (dir, START_FOLDER, NULL);
-  g_autofree char *weights = g_build_filename (folder, "model.safetensors", NULL);
-  if (!g_file_test (weights, G_FILE_TEST_EXISTS) && !make_start_model (spec, folder, error))
-    return NULL;
-  return g_steal_pointer (&folder);
+  if (!in->to_make)
+    return TRUE;
+  g_autofree char *path = weights_path (in->start_model);
+  PlumbModelConfig *config = plumb_model_config_load (in->start_model, error);
+  g_autoptr (PlumbDevice) device = config ? plumb_device_open ("cpu", 1 << 20, error) : NULL;
+  if (!device)
+    {
+      plumb_model_config_free (config);
+      return FALSE;
+    }
+  g_autoptr (PlumbModel) model
+      = plumb_model_new (device, config, DEV_F32, 0, (guint64) plumb_spec_get_integer (in->spec, "run.seed"), error);
+  return model && plumb_weights_save (device, model->table, plumb_model_weights (model), DEV_F32, path, error);
+}
+
+static gboolean
+find_start_model (PlumbRunInputs *in, const char *dir, GError **error)
+{
+  in->start_model = g_strdup (plumb_spec_get_text (in->spec, "model.policy"));
+  if (in->start_model)
+    return TRUE;
+  in->start_model = g_build_filename (dir, START_FOLDER, NULL);
+  g_autofree char *weights = weights_path (in->start_model);
+  in->to_make = !g_file_test (weights, G_FILE_TEST_EXISTS);
+  return !in->to_make || describe_start_model (in->spec, in->start_model, error);
 }
 
 /* rollout.stop as ids: numbers, or texts that are one token; without it the model's own EOS ids. */
@@ -297,10 +310,10 @@ plumb_run_inputs_open (PlumbRunInputs *in, PlumbSpec *spec, const char *dir, GEr
   plumb_spec_resolve_settings (spec);
   in->spec = spec;
   in->reports = plumb_problems_new ();
-  in->start_model = find_start_model (spec, dir, error);
-  if (!in->start_model)
+  if (!find_start_model (in, dir, error))
     return FALSE;
-  g_autoptr (PlumbModelConfig) config = open_model (in->start_model, error);
+  g_autoptr (PlumbModelConfig) config
+      = in->to_make ? plumb_model_config_load (in->start_model, error) : open_model (in->start_model, error);
   in->tokenizer = config && check_reference (spec, config, error) ? plumb_tokenizer_load (in->start_model, error) : NULL;
   if (!in->tokenizer)
     return FALSE;

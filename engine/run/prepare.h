@@ -10,6 +10,7 @@ typedef struct
 {
   PlumbSpec *spec; /* borrowed */
   char *start_model;
+  gboolean to_make; /* it lacks its weights yet */
   PlumbTokenizer *tokenizer;
   PlumbTemplate *chat; /* NULL: the model has none */
   GArray *stop_ids; /* gint32 */
@@ -22,8 +23,10 @@ typedef struct
   GPtrArray *reports;                  /* of PlumbProblem: rows that were left out */
 } PlumbRunInputs;
 
-/* Resolves automatic settings, makes RUN/start where the model is new, and opens the rest. */
+/* Resolves automatic settings, describes RUN/start where the model is new, and opens the rest. */
 gboolean plumb_run_inputs_open (PlumbRunInputs *inputs, PlumbSpec *spec, const char *dir, GError **error);
+/* Makes the weights of a new model, once it is known that the machine can hold them. */
+gboolean plumb_run_inputs_make_model (const PlumbRunInputs *inputs, GError **error);
 /* Only tokenizer, chat template and data: for looking at rows. The model's weights may be missing. */
 gboolean plumb_run_inputs_open_data (PlumbRunInputs *inputs, PlumbSpec *spec, const char *dir, GError **error);
 void plumb_run_inputs_clear (PlumbRunInputs *inputs);

@@ -274,6 +274,11 @@ test_memory (Engine *engine, gconstpointer data)
       g_assert_nonnull (strstr (all, "activations"));
       g_assert_nonnull (strstr (all, "Lower train.tokens_per_micro_batch"));
     }
+  /* A new model's weights, 2 TB of them, are not made to find that out. */
+  g_assert_cmpint (engine_call (engine, "validate $SPECS/grpo.spec --set model.new.width=16384 --set model.new.layers=128 "
+                                "--set model.new.heads=128 --set model.new.mlp=65536"), ==, 4);
+  g_autofree char *said = g_strconcat (engine->out, engine->err, NULL);
+  assert_has (said, "weights 2199057");
 }
 
 int
