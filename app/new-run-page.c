@@ -3,21 +3,20 @@
 #include "config.h"
 
 #include <adwaita.h>
-#include <errno.h>
 #include <glib/gi18n.h>
-#include <glib/gstdio.h>
 #include <string.h>
 
 #include "app/accessible.h"
 #include "app/data-preview.h"
 #include "app/engine-client.h"
 #include "app/new-run-page.h"
+#include "app/spec-file.h"
 #include "app/spec-form.h"
 #include "engine/core/error.h"
-#include "engine/core/paths.h"
 #include "engine/core/presets.h"
 
 #define CHECK_DELAY 600 /* ms of rest before the engine is asked */
+#define MOST_NOTES 200  /* of an import that are listed */
 
 struct _PlumbNewRunPage
 {
@@ -29,6 +28,8 @@ struct _PlumbNewRunPage
   GtkLabel *start_label;
   GtkDropDown *presets_box;
   GtkLabel *description;
+  GtkWidget *notes_group;
+  GtkListBox *notes;
   PlumbSpecForm *form;
   GtkWidget *problems_group;
   GtkListBox *problems_list;
@@ -63,70 +64,21 @@ static guint signals[N_SIGNALS];
 
 G_DEFINE_FINAL_TYPE (PlumbNewRunPage, plumb_new_run_page, GTK_TYPE_BOX)
 
-/* Where Start writes the spec: by the run's name, so that the command can be used in a terminal. */
 static char *
 spec_path (PlumbNewRunPage *self)
 {
-  PlumbSpec *spec = plumb_spec_form_get_spec (self->form);
-  const char *name = plumb_spec_get_text (spec, "run.name");
-  g_autofree char *clean = g_strdup (name != NULL && *name != '\0' && !g_str_equal (name, "auto")
-                                         ? name
-                                         : plumb_algorithm_name (plumb_spec_algorithm (spec)));
-  g_autofree char *file = NULL;
-
-  g_strcanon (clean, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.", '-');
-  file = g_strconcat (clean, ".spec", NULL);
-  return g_build_filename (g_get_user_data_dir (), "plumbline", "specs", file, NULL);
+  return plumb_spec_file_path (plumb_spec_form_get_spec (self->form));
 }
 
-/* Writing to disk may take its time: it is done outside the main thread. */
-static void
-save_thread (GTask *task, gpointer source, gpointer data, GCancellable *cancellable)
-{
-  char **path_and_text = data;
-  g_autofree char *folder = g_path_get_dirname (path_and_text[0]);
-  GError *error = NULL;
-
-  if (g_mkdir_with_parents (folder, 0700) != 0)
-    g_task_return_new_error (task, PLUMB_ERROR, PLUMB_ERROR_ENVIRONMENT,
-                             _ ("The folder “%s” cannot be made: %s"), folder, g_strerror (errno));
-  else if (!plumb_path_replace (path_and_text[0], path_and_text[1], -1, &error))
-    g_task_return_error (task, error);
-  else
-    g_task_return_boolean (task, TRUE);
-}
-
-/* Writes the spec as it is now to a file, as a task that is taken over. */
-static void
-save_with (PlumbNewRunPage *self, GTask *new_task, const char *path)
-{
-  g_autoptr (GTask) task = new_task;
-  char **path_and_text = g_new0 (char *, 3);
-
-  path_and_text[0] = g_strdup (path);
-  path_and_text[1] = plumb_spec_to_text (plumb_spec_form_get_spec (self->form));
-  g_task_set_source_tag (task, save_with);
-  g_task_set_task_data (task, path_and_text, (GDestroyNotify)g_strfreev);
-  g_task_run_in_thread (task, save_thread);
-}
-
-/* The same; the callback gets the page as its source. */
+/* Writes the spec as it is now; the callback gets the page as its source. */
 static void
 save_async (PlumbNewRunPage *self,
             const char *path,
             GCancellable *cancellable,
             GAsyncReadyCallback callback)
 {
-  save_with (self, g_task_new (self, cancellable, callback, NULL), path);
-}
-
-/* The path that was written to. */
-static const char *
-save_finish (GAsyncResult *result, GError **error)
-{
-  char **path_and_text = g_task_get_task_data (G_TASK (result));
-
-  return g_task_propagate_boolean (G_TASK (result), error) ? path_and_text[0] : NULL;
+  plumb_spec_file_save_async (self, plumb_spec_form_get_spec (self->form), path, cancellable,
+                              callback, NULL);
 }
 
 static void
@@ -246,7 +198,8 @@ static void
 saved_to_check_cb (GObject *source, GAsyncResult *result, gpointer user_data)
 {
   PlumbNewRunPage *self = PLUMB_NEW_RUN_PAGE (source);
-  const char *arguments[] = { "validate", save_finish (result, NULL), "--json", NULL };
+  const char *arguments[]
+      = { "validate", plumb_spec_file_save_finish (result, NULL), "--json", NULL };
 
   if (arguments[1] != NULL && self->checking != NULL)
     plumb_engine_call_async (arguments, self->checking, checked_cb, g_object_ref (self));
@@ -343,7 +296,8 @@ saved_to_start_cb (GObject *source, GAsyncResult *result, gpointer user_data)
 {
   PlumbNewRunPage *self = PLUMB_NEW_RUN_PAGE (source);
   g_autoptr (GError) error = NULL;
-  const char *arguments[] = { "run", save_finish (result, &error), "--detach", "--json", NULL };
+  const char *arguments[]
+      = { "run", plumb_spec_file_save_finish (result, &error), "--detach", "--json", NULL };
 
   if (arguments[1] == NULL)
     {
@@ -398,7 +352,7 @@ saved_to_copy_cb (GObject *source, GAsyncResult *result, gpointer user_data)
   PlumbNewRunPage *self = PLUMB_NEW_RUN_PAGE (source);
   g_autoptr (GError) error = NULL;
 
-  if (save_finish (result, &error) == NULL)
+  if (plumb_spec_file_save_finish (result, &error) == NULL)
     {
       gtk_widget_activate_action (GTK_WIDGET (self), "win.show-message", "s", error->message);
       return;
@@ -424,7 +378,7 @@ saved_to_preview_cb (GObject *source, GAsyncResult *result, gpointer user_data)
 {
   g_autoptr (PlumbDataPreview) preview = user_data;
   g_autoptr (GError) error = NULL;
-  const char *path = save_finish (result, &error);
+  const char *path = plumb_spec_file_save_finish (result, &error);
 
   if (path != NULL)
     plumb_data_preview_load (preview, path);
@@ -446,7 +400,8 @@ plumb_new_run_page_preview (PlumbNewRunPage *self)
   plumb_spec_form_commit (self->form);
   root = gtk_widget_get_root (GTK_WIDGET (self));
   preview = plumb_data_preview_new (GTK_IS_WINDOW (root) ? GTK_WINDOW (root) : NULL);
-  save_with (self, g_task_new (self, NULL, saved_to_preview_cb, g_object_ref (preview)), path);
+  plumb_spec_file_save_async (self, plumb_spec_form_get_spec (self->form), path, NULL,
+                              saved_to_preview_cb, g_object_ref (preview));
   gtk_window_present (GTK_WINDOW (preview));
 }
 
@@ -503,6 +458,29 @@ set_description (PlumbNewRunPage *self, const char *text)
   gtk_widget_set_visible (GTK_WIDGET (self->description), text != NULL && *text != '\0');
 }
 
+/* What an imported file set and the form does not. */
+static void
+show_notes (PlumbNewRunPage *self, GPtrArray *notes)
+{
+  guint n = notes != NULL ? MIN (notes->len, MOST_NOTES) : 0;
+  GtkListBoxRow *row;
+
+  while ((row = gtk_list_box_get_row_at_index (self->notes, 0)) != NULL)
+    gtk_list_box_remove (self->notes, GTK_WIDGET (row));
+  gtk_widget_set_visible (self->notes_group, n > 0);
+  for (guint i = 0; i < n; i++)
+    {
+      const PlumbImportNote *note = notes->pdata[i];
+      GtkWidget *action_row = adw_action_row_new ();
+      g_autofree char *flag = g_markup_escape_text (note->flag, -1);
+      g_autofree char *reason = g_markup_escape_text (note->reason, -1);
+
+      adw_preferences_row_set_title (ADW_PREFERENCES_ROW (action_row), flag);
+      adw_action_row_set_subtitle (ADW_ACTION_ROW (action_row), reason);
+      gtk_list_box_append (self->notes, action_row);
+    }
+}
+
 gboolean
 plumb_new_run_page_load_preset (PlumbNewRunPage *self, const char *name)
 {
@@ -525,10 +503,23 @@ plumb_new_run_page_load_preset (PlumbNewRunPage *self, const char *name)
       g_clear_pointer (&self->other, g_free);
       fill_presets (self, i);
       set_description (self, preset->description);
+      show_notes (self, NULL);
       plumb_spec_form_set_spec (self->form, spec);
       return TRUE;
     }
   return FALSE;
+}
+
+/* What did not come from a preset stands below the presets with its own title. */
+static void
+take_spec (PlumbNewRunPage *self, PlumbSpec *spec, const char *title, const char *description)
+{
+  g_free (self->other);
+  self->other = g_strdup (title);
+  fill_presets (self, self->presets->len);
+  set_description (self, description);
+  show_notes (self, NULL);
+  plumb_spec_form_set_spec (self->form, spec);
 }
 
 gboolean
@@ -544,17 +535,28 @@ plumb_new_run_page_load_file (PlumbNewRunPage *self,
 
   if (!plumb_spec_load_file (spec, path, problems, error))
     return FALSE;
-  g_free (self->other);
-  self->other = g_strdup (title);
-  fill_presets (self, self->presets->len);
-  set_description (self, path);
-  plumb_spec_form_set_spec (self->form, spec);
+  take_spec (self, spec, title, path);
   if (problems->len > 0)
     {
       stop_checking (self);
       show_problems (self, problems);
     }
   return TRUE;
+}
+
+void
+plumb_new_run_page_load_import (PlumbNewRunPage *self,
+                                PlumbSpec *spec,
+                                GPtrArray *notes,
+                                const char *path)
+{
+  g_autofree char *name = g_path_get_basename (path);
+  g_autofree char *title = g_strdup_printf (_ ("Imported from %s"), name);
+
+  g_return_if_fail (PLUMB_IS_NEW_RUN_PAGE (self) && spec != NULL);
+
+  take_spec (self, spec, title, path);
+  show_notes (self, notes);
 }
 
 gboolean
@@ -654,6 +656,8 @@ bind_template (GtkWidgetClass *klass)
   gtk_widget_class_bind_template_child (klass, PlumbNewRunPage, start_label);
   gtk_widget_class_bind_template_child (klass, PlumbNewRunPage, presets_box);
   gtk_widget_class_bind_template_child (klass, PlumbNewRunPage, description);
+  gtk_widget_class_bind_template_child (klass, PlumbNewRunPage, notes_group);
+  gtk_widget_class_bind_template_child (klass, PlumbNewRunPage, notes);
   gtk_widget_class_bind_template_child (klass, PlumbNewRunPage, form);
   gtk_widget_class_bind_template_child (klass, PlumbNewRunPage, problems_group);
   gtk_widget_class_bind_template_child (klass, PlumbNewRunPage, problems_list);

@@ -3,7 +3,7 @@
 
 #include <gtk/gtk.h>
 
-#include "engine/core/spec.h"
+#include "engine/core/spec-import.h"
 
 G_BEGIN_DECLS
 
@@ -19,6 +19,12 @@ gboolean plumb_new_run_page_load_file (PlumbNewRunPage *self,
                                        const char *path,
                                        const char *title,
                                        GError **error);
+/* Starts from what was made of another trainer's file; `notes` (PlumbImportNote) say what was left.
+ */
+void plumb_new_run_page_load_import (PlumbNewRunPage *self,
+                                     PlumbSpec *spec,
+                                     GPtrArray *notes,
+                                     const char *path);
 /* Enters "group.key=value" as the user would. */
 gboolean plumb_new_run_page_enter (PlumbNewRunPage *self, const char *assignment);
 

@@ -270,6 +270,7 @@ add_deeds (PlumbQuickOpen *list)
   } deeds[] = {
     { "win.new-run", N_ ("New Run") },
     { "win.choose-spec", N_ ("Open a Spec") },
+    { "win.choose-import", N_ ("Import Settings or Curves") },
     { "win.show-help-overlay", N_ ("Keyboard Shortcuts") },
   };
   g_autoptr (GPtrArray) presets = plumb_presets_list ();
@@ -295,6 +296,18 @@ quick_open_cb (GSimpleAction *action, GVariant *parameter, gpointer user_data)
   add_views (self, list);
   add_deeds (list);
   gtk_window_present (GTK_WINDOW (list));
+}
+
+static void
+import_cb (GSimpleAction *action, GVariant *parameter, gpointer user_data)
+{
+  plumb_window_import (user_data, g_variant_get_string (parameter, NULL));
+}
+
+static void
+choose_import_cb (GSimpleAction *action, GVariant *parameter, gpointer user_data)
+{
+  plumb_window_choose_import (user_data);
 }
 
 static void
@@ -349,6 +362,8 @@ static const GActionEntry entries[] = {
   { "open-run", open_run_cb, "s" },
   { "open-spec", open_spec_cb, "s" },
   { "choose-spec", choose_spec_cb },
+  { "import", import_cb, "s" },
+  { "choose-import", choose_import_cb },
   { "quick-open", quick_open_cb },
   { "preset", preset_cb, "s" },
   { "set", set_cb, "s" },

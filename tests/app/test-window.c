@@ -464,6 +464,54 @@ test_diff (Fixture *fixture, gconstpointer data)
                                  "Twelve and thirty-four make 43.44."));
 }
 
+static void
+import_text (Fixture *fixture, const char *name, const char *text)
+{
+  g_autofree char *path = g_build_filename (fixture->folder, name, NULL);
+
+  g_assert_true (g_file_set_contents (path, text, -1, NULL));
+  act (fixture, "import", path);
+}
+
+static gboolean
+form_shows (Fixture *fixture)
+{
+  return g_str_equal (gtk_stack_get_visible_child_name (fixture->window->content), "new-run");
+}
+
+static gboolean
+has_left_out (Fixture *fixture)
+{
+  return find_widget (GTK_WIDGET (fixture->window), says, "report_to: wandb") != NULL;
+}
+
+static gboolean
+has_curve (Fixture *fixture)
+{
+  PlumbPoint last;
+
+  return is_loaded (fixture) && plumb_run_count_metrics (fixture->window->run) > 0
+         && plumb_run_get_last (fixture->window->run, "loss/policy", &last) && last.step == 3;
+}
+
+/* Settings become a form, with what was left out; curves a run; anything else a dialog. */
+static void
+test_import (Fixture *fixture, gconstpointer data)
+{
+  import_text (fixture, "trl.yaml",
+               "learning_rate: 3.0e-6\nbeta: 0.04\nnum_generations: 6\nreport_to: wandb\n");
+  wait_for (fixture, form_shows, 5, "the form shows");
+  wait_for (fixture, has_left_out, 5, "what was left out is listed");
+  g_assert_nonnull (find_widget (GTK_WIDGET (fixture->window), says, "Imported from trl.yaml"));
+
+  import_text (fixture, "curve.csv", "step,loss/policy\n1,2.5\n2,2.25\n3,2\n");
+  wait_for (fixture, has_curve, 10, "the curve is a run");
+
+  import_text (fixture, "novel.txt", "It was a dark and stormy night.\n");
+  wait_for (fixture, has_other_window, 5, "a dialog tells why not");
+  g_assert_nonnull (find_widget (GTK_WIDGET (other_window (fixture)), says, "novel.txt: *"));
+}
+
 /* After kill -9 the window says what happened within five seconds. */
 static void
 test_kill_9 (Fixture *fixture, gconstpointer data)
@@ -610,6 +658,7 @@ main (int argc, char **argv)
   ADD ("chart-actions", test_chart_actions);
   ADD ("quick-open", test_quick_open);
   ADD ("diff", test_diff);
+  ADD ("import", test_import);
   ADD ("kill-9", test_kill_9);
   ADD ("stop", test_stop);
   ADD ("start-and-reopen", test_start_and_reopen);
