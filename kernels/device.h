@@ -139,8 +139,11 @@ struct dev_norm
 };
 
 /* A weight matrix of a linear layer, y = x W^T. `packed` is a copy in the backend's own layout made by
- * `pack`, or NULL; it never changes a result, only the time. With codes (both or none) the forward products use code times
- * scale of its row in place of data, rounded to the type or not; the backward ones do not. */
+ * `pack`, or NULL; it never changes a result, only the time. With codes (both or none) the forward products may use code times
+ * scale of its row in place of data, rounded to the type or not, and the CPU and the reference always do; the backward ones do
+ * not. A GPU, outside deterministic mode, takes whichever of codes and data is faster for so many rows; from five rows on in
+ * bf16 it may then make codes of x, too, in the same way: row by row, each element within 1/16 of itself, or 2^-10 of the
+ * row's scale where that is more. All other inputs are exact. */
 struct dev_matrix
 {
   const void *data; // (rows, cols) of type
@@ -274,7 +277,8 @@ struct dev_ops
    * the e4m3 value nearest to element / scale. */
   void (*encode) (struct dev_context *, uint8_t *codes, float *scales, const void *data, int rows, int cols,
                   enum dev_type type);
-  /* y (T, rows) = x (T, cols) W^T. Codes need a workspace that holds the matrix in the type. */
+  /* y (T, rows) = x (T, cols) W^T. Codes need a workspace that holds the matrix in the type; see dev_matrix for what they may
+   * do to x. */
   void (*linear_forward) (struct dev_context *, void *y, const void *x, const struct dev_matrix *w, int t,
                           enum dev_type type);
   /* dx (T, cols) = dy (T, rows) W; dw (rows, cols) += dy^T x, or = where `add` is false. dx or dw may be NULL. */

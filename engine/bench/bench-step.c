@@ -69,7 +69,7 @@ find_limits (const Step *s, double limits[N_PHASES])
   PlumbGenerated done = { .prefill_tokens = (double) o->prompt * o->requests, .decode_passes = passes,
                           .decode_rows = passes * rows,
                           .context_tokens = rows * (passes * o->prompt + passes * (passes + 1) / 2),
-                          .kv_codes = o->kv_codes };
+                          .weight_codes = o->weight_codes, .kv_codes = o->kv_codes };
   PlumbWork work = { 0 };
   for (int i = 0; i < o->requests * o->samples; i++)
     plumb_work_add (&work, o->prompt + o->new_tokens, o->new_tokens);
@@ -188,7 +188,8 @@ plumb_bench_step (const PlumbBenchOptions *o, GError **error)
     return FALSE;
   PlumbRolloutPlan plan = { .max_running = o->requests * o->samples, .max_prompt = o->prompt,
                             .max_new_tokens = o->new_tokens,
-                            .prefill_tokens = s.bench.device->asynchronous ? 8192 : 0, .kv_codes = o->kv_codes };
+                            .prefill_tokens = s.bench.device->asynchronous ? 8192 : 0, .kv_codes = o->kv_codes,
+                            .weight_codes = o->weight_codes };
   s.rollout = plumb_rollout_new (s.bench.model, &plan, error);
   s.trainer = s.rollout ? plumb_trainer_new (s.bench.model, &optimizer, MAX (MICRO_BATCH, length), error) : NULL;
   if (!s.trainer)

@@ -108,7 +108,8 @@ plumb_bench_open (PlumbBench *bench, const PlumbBenchOptions *o, int positions, 
   if (o->weight_codes)
     workspace = MAX (workspace, plumb_model_code_workspace (config, o->type));
   bench->device = plumb_device_open (name, workspace, error);
-  if (!bench->device || !plumb_limits_measure (bench->device, o->type, 0, &bench->limits, error))
+  if (!bench->device || !plumb_limits_measure (bench->device, o->type, 0, &bench->limits, error)
+      || (o->weight_codes && !plumb_limits_measure_codes (bench->device, o->type, &bench->limits, error)))
     {
       plumb_model_config_free (config);
       return FALSE;
@@ -122,6 +123,8 @@ plumb_bench_open (PlumbBench *bench, const PlumbBenchOptions *o, int positions, 
   ops->info (bench->device->context, &info);
   g_print ("%s on %s (%s): products %.1f TFLOP/s, copies %.1f GB/s\n", o->shape, info.name, info.matmul_path,
            bench->limits.products / 1e12, bench->limits.bandwidth / 1e9);
+  if (bench->limits.codes > 0)
+    g_print ("products with fp8 weights %.1f TFLOP/s\n", bench->limits.codes / 1e12);
   return plumb_device_check (bench->device, error);
 }
 

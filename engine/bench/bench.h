@@ -20,7 +20,7 @@ typedef struct
   gboolean offload;
   gboolean old_pass;                /* of step: log-probs before the update by a pass of their own */
   gboolean kv_codes;                /* of rollout and step: an fp8 cache */
-  gboolean weight_codes;            /* of rollout: fp8 weights of the blocks */
+  gboolean weight_codes;            /* of rollout and step: fp8 weights of the blocks */
 } PlumbBenchOptions;
 
 /* A model of a known shape on a device, and the limits of the device. */

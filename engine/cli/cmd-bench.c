@@ -83,7 +83,7 @@ plumb_cmd_bench (int argc, char **argv, GError **error)
     { "offload", 0, 0, G_OPTION_ARG_NONE, &o.offload, N_ ("train, step: optimizer state in the host's memory"), NULL },
     { "old-pass", 0, 0, G_OPTION_ARG_NONE, &o.old_pass, N_ ("step: log-probs before the update by a pass of their own"), NULL },
     { "fp8-cache", 0, 0, G_OPTION_ARG_NONE, &o.kv_codes, N_ ("rollout, step: keys and values in fp8"), NULL },
-    { "fp8-weights", 0, 0, G_OPTION_ARG_NONE, &o.weight_codes, N_ ("rollout: the blocks' weights in fp8"), NULL },
+    { "fp8-weights", 0, 0, G_OPTION_ARG_NONE, &o.weight_codes, N_ ("rollout, step: the blocks' weights in fp8"), NULL },
     { NULL },
   };
   if (!plumb_command_parse (&argc, &argv, options, "ops|rollout|train|step|sync", N_ ("measure speed with random weights"), 1, 1,

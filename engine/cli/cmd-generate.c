@@ -14,7 +14,7 @@
 
 typedef struct
 {
-  char *model, *prompt, *precision, *device;
+  char *model, *prompt, *precision, *device, *weights, *kv_type;
   int samples, max_new_tokens;
   double temperature;
   PlumbFilters filters;
@@ -29,6 +29,8 @@ options_clear (Options *o)
   g_free (o->prompt);
   g_free (o->precision);
   g_free (o->device);
+  g_free (o->weights);
+  g_free (o->kv_type);
 }
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Options, options_clear)
 
@@ -102,7 +104,7 @@ print_all (const Options *o, PlumbModelSession *session, PlumbRollout *rollout, 
 static gboolean
 generate (const Options *o, GError **error)
 {
-  g_auto (PlumbModelSession) session = { 0 };
+  g_auto (PlumbModelSession) session = { .weight_codes = g_strcmp0 (o->weights, "fp8") == 0 };
   if (!plumb_model_session_open (&session, o->model, o->precision, o->device, TRUE, error))
     return FALSE;
   g_autoptr (GArray) ids = g_array_new (FALSE, FALSE, sizeof (gint32));
@@ -111,7 +113,8 @@ generate (const Options *o, GError **error)
   gsize n_stop = 0;
   const gint32 *stop = plumb_tokenizer_eos (session.tokenizer, &n_stop);
   PlumbRolloutPlan plan = { .max_running = MIN (o->samples, 64), .max_prompt = MAX (1, (int) ids->len),
-                            .max_new_tokens = o->max_new_tokens };
+                            .max_new_tokens = o->max_new_tokens, .kv_codes = g_strcmp0 (o->kv_type, "fp8") == 0,
+                            .weight_codes = session.weight_codes };
   PlumbSampling sampling = { .temperature = o->greedy ? 0 : o->temperature,
                              .max_new_tokens = o->max_new_tokens,
                              .stop = stop,
@@ -137,6 +140,12 @@ filters_are_valid (const PlumbFilters *f)
          && isfinite (f->repetition_penalty);
 }
 
+static gboolean
+is_rounding (const char *word)
+{
+  return !word || g_str_equal (word, "model") || g_str_equal (word, "fp8");
+}
+
 int
 plumb_cmd_generate (int argc, char **argv, GError **error)
 {
@@ -157,17 +166,20 @@ plumb_cmd_generate (int argc, char **argv, GError **error)
     { "greedy", 'g', 0, G_OPTION_ARG_NONE, &o.greedy, N_ ("always the likeliest token"), NULL },
     { "precision", 0, 0, G_OPTION_ARG_STRING, &o.precision, N_ ("fp32 (default) or bf16"), "NAME" },
     { "device", 'd', 0, G_OPTION_ARG_STRING, &o.device, N_ ("auto (default), cpu or cuda:N"), "NAME" },
+    { "weights", 0, 0, G_OPTION_ARG_STRING, &o.weights, N_ ("model (default) or fp8, as rollout.weights"), "NAME" },
+    { "kv-type", 0, 0, G_OPTION_ARG_STRING, &o.kv_type, N_ ("model (default) or fp8, as rollout.kv_type"), "NAME" },
     { "json", 0, 0, G_OPTION_ARG_NONE, &o.json, N_ ("one JSON object a line"), NULL },
     { NULL },
   };
   if (!plumb_command_parse (&argc, &argv, entries, "", N_ ("continue a text with a model"), 0, 0, error))
     return PLUMB_ERROR_USAGE;
   if (!o.model || !o.prompt || o.samples < 1 || o.samples > 65536 || o.max_new_tokens < 1
-      || o.temperature < 0 || !filters_are_valid (&o.filters))
+      || o.temperature < 0 || !filters_are_valid (&o.filters) || !is_rounding (o.weights) || !is_rounding (o.kv_type))
     {
       g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_USAGE,
                    "generate needs --model DIR and --prompt TEXT, at least one sample and one token, a temperature and a "
-                   "--top-k of 0 or more, --top-p and --min-p between 0 and 1, and a --repetition-penalty above 0");
+                   "--top-k of 0 or more, --top-p and --min-p between 0 and 1, a --repetition-penalty above 0, and model or fp8 as "
+                   "--weights and --kv-type");
       return PLUMB_ERROR_USAGE;
     }
   return generate (&o, error) ? 0 : PLUMB_ERROR_FAILED;

@@ -22,7 +22,7 @@ plumb_model_session_open (PlumbModelSession *session, const char *dir, const cha
   if (!config)
     return FALSE;
   g_autofree char *chosen = plumb_device_choose (device, NULL);
-  PlumbWorkerSettings settings = { .device = chosen };
+  PlumbWorkerSettings settings = { .device = chosen, .type = type, .rollout.weight_codes = session->weight_codes };
   session->device = plumb_device_open (chosen, plumb_worker_workspace (&settings, config), error);
   if (session->device)
     session->model = plumb_model_load (session->device, dir, type, 0, error);

@@ -12,6 +12,7 @@ typedef struct
   PlumbDevice *device;
   PlumbModel *model;
   PlumbTokenizer *tokenizer; /* NULL where the command needs none */
+  gboolean weight_codes;     /* to be set before: products will use e4m3 codes of the blocks' weights */
 } PlumbModelSession;
 
 /* Opens DIR at a precision ("fp32", "bf16") on a device ("cpu", "cuda:N"; NULL: auto); `with_tokenizer` also loads its tokenizer. */

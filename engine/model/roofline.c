@@ -113,6 +113,38 @@ plumb_limits_measure (PlumbDevice *device, enum dev_type type, gsize memory, Plu
   return plumb_device_check (device, error);
 }
 
+gboolean
+plumb_limits_measure_codes (PlumbDevice *device, enum dev_type type, PlumbLimits *limits, GError **error)
+{
+  const struct dev_ops *ops = device->ops;
+  const Size size = choose_size (device, type, 0);
+  gsize elements = (gsize) size.n * size.n, each = dev_align (elements * dev_type_size (type));
+  if (!device->asynchronous || type != DEV_BF16)
+    return TRUE;
+  struct dev_arena *arena = plumb_device_allocate (
+      device, 3 * each + dev_align (elements) + dev_align (PATTERN * sizeof (float)), "measuring the limits", error);
+  if (!arena)
+    return FALSE;
+  PlumbCutter cutter = { ops->arena_base (arena), 0 };
+  char *x = plumb_cut (&cutter, each), *data = plumb_cut (&cutter, each), *y = plumb_cut (&cutter, each);
+  guint8 *codes = plumb_cut (&cutter, elements);
+  float *scratch = plumb_cut (&cutter, PATTERN * sizeof (float));
+  struct dev_matrix w = { data, NULL, size.n, size.n, codes, scratch };
+  fill (device, x, scratch, elements, type);
+  fill (device, data, scratch, elements, type);
+  ops->encode (device->context, codes, scratch, data, size.n, size.n, type);
+  for (int attempt = 0; attempt < ATTEMPTS; attempt++)
+    {
+      double start = now (), n = size.n;
+      for (int i = 0; i < size.rounds; i++)
+        ops->linear_forward (device->context, y, x, &w, size.n, type);
+      ops->status (device->context, NULL, 0);
+      limits->codes = MAX (limits->codes, 2 * n * n * n * size.rounds / MAX (1e-9, now () - start));
+    }
+  ops->arena_free (arena);
+  return plumb_device_check (device, error);
+}
+
 void
 plumb_work_add (PlumbWork *work, int length, int rows)
 {
@@ -171,8 +203,9 @@ plumb_limit_generate (const PlumbLimits *limits, const PlumbModelConfig *c, enum
   double weights = blocks * (g->weight_codes ? 1 : size) + head * size;
   double key = 2.0 * c->layers * c->groups * (g->kv_codes ? c->head_size + sizeof (float) : c->head_size * size);
   double rows = g->decode_rows / MAX (1, g->decode_passes);
-  return 2 * blocks * g->prefill_tokens / limits->products
-         + g->decode_passes * MAX (weights / limits->bandwidth, 2 * (blocks + head) * rows / limits->products)
+  double rate = g->weight_codes && limits->codes > 0 ? limits->codes : limits->products; /* of the blocks */
+  return 2 * blocks * g->prefill_tokens / rate
+         + g->decode_passes * MAX (weights / limits->bandwidth, 2 * (blocks / rate + head / limits->products) * rows)
          + g->context_tokens * key / limits->bandwidth;
 }
 

@@ -9,6 +9,7 @@ G_BEGIN_DECLS
 typedef struct
 {
   double products;  /* operations per second of a large matrix product */
+  double codes;     /* the same with fp8 weights, making codes of the inputs included; 0: as products */
   double bandwidth; /* bytes per second of a copy, read and written */
   double peak;      /* operations per second in bf16, dense, by the datasheet; 0: not known */
 } PlumbLimits;
@@ -16,6 +17,9 @@ typedef struct
 /* Of an idle device. A CPU is measured within about so many bytes in some hundredths of a second, where `memory` is not 0; else, as
  * a GPU always, with 400 MB. */
 gboolean plumb_limits_measure (PlumbDevice *device, enum dev_type type, gsize memory, PlumbLimits *limits, GError **error);
+
+/* Adds the rate of products with codes, outside deterministic mode: of a GPU in bf16, others multiply what the codes stand for. */
+gboolean plumb_limits_measure_codes (PlumbDevice *device, enum dev_type type, PlumbLimits *limits, GError **error);
 
 /* Sequences that a model reads, or is trained on. */
 typedef struct

@@ -228,7 +228,9 @@ measure_limits (PlumbWorker *self, const PlumbMemoryPlan *plan)
   struct dev_context *context = self->device->context;
   g_autoptr (GError) error = NULL;
   self->device->ops->set_deterministic (context, FALSE);
-  if (!plumb_limits_measure (self->device, self->settings.type, MAX (1, plumb_memory_plan_needed (plan)), &self->limits, &error))
+  if (!plumb_limits_measure (self->device, self->settings.type, MAX (1, plumb_memory_plan_needed (plan)), &self->limits, &error)
+      || (self->settings.rollout.weight_codes
+          && !plumb_limits_measure_codes (self->device, self->settings.type, &self->limits, &error)))
     {
       g_message ("shares of the device's limits are not told: %s", error->message);
       self->limits = (PlumbLimits){ 0 };

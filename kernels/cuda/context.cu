@@ -111,6 +111,7 @@ bool
 cuda_enter (struct dev_context *context)
 {
   static thread_local int current = -1;
+  context->before.x = NULL;
   if (context->status)
     return false;
   if (current != context->ordinal)

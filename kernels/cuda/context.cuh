@@ -24,6 +24,14 @@ struct cuda_products; // chosen algorithms; see product.cu
 struct cuda_ring;     // pinned memory that uploads pass through; see context.cu
 struct cuda_attention; // a library's attention; see attention-cudnn.cu
 
+/* Rows that the op before wrote for a product, and whether their codes are in the workspace; x NULL: there are none. */
+struct cuda_rows
+{
+  const void *x; // (rows, cols)
+  int rows, cols;
+  bool codes;
+};
+
 struct dev_context
 {
   int status;
@@ -43,6 +51,7 @@ struct dev_context
   struct cuda_products *products;
   struct cuda_ring *ring;
   struct cuda_attention *attention; // NULL: not there, or not looked for
+  struct cuda_rows before;
   bool attention_known;
   char attention_path[80];
   struct cuda_stager *stager; // NULL until an update's state lies with the host
@@ -280,10 +289,47 @@ enum cuda_product
   PRODUCT_INPUT,   // c (m, n) = a (m, k) b (k, n)
   PRODUCT_WEIGHT,  // c (m, n) = a (k, m)^T b (k, n), c float
   PRODUCT_WEIGHT_ADD, // the same added to c
+  PRODUCT_CODES, // PRODUCT_FORWARD of e4m3 codes with a scale for each row of a and b
 };
 
 void cuda_multiply (struct dev_context *, enum cuda_product, void *c, enum dev_type c_type, const void *a,
                     const void *b, enum dev_type type, int m, int n, int k);
+
+/* The same by a plain kernel. */
+void cuda_multiply_plain (struct dev_context *, enum cuda_product, void *c, enum dev_type c_type, const void *a,
+                          const void *b, enum dev_type type, int m, int n, int k);
+/* Whether rows of a deterministic forward product never depend on how many there are. */
+bool cuda_rows_are_equal (struct dev_context *);
+
+/* Places in the workspace for `rows` rows of inputs as codes, and for sums of parts of a product. */
+struct cuda_codes
+{
+  int rows;
+  float *scales;  // (rows)
+  uint8_t *codes; // (rows, cols)
+  float *partial;
+  size_t room; // bytes of partial
+};
+
+/* Whether y (t, rows) = x w^T in bf16 is to be multiplied with x and w as codes: that is measured for each shape and bucket of t,
+ * so y is written to. `along`: the kernel that makes x makes its codes, too. */
+bool cuda_wants_codes (struct dev_context *, void *y, const struct cuda_codes *, const void *x, const struct dev_matrix *w,
+                       int t, bool along);
+/* Whether that was so for such inputs whose codes could be made along. */
+bool cuda_wants_inputs (struct dev_context *, int t, int cols);
+/* Multiplies the codes after cuda_wants_codes; false where the library refuses all the same. */
+bool cuda_multiply_codes (struct dev_context *, void *y, const struct cuda_codes *, const struct dev_matrix *w, int t);
+/* add_norm_forward, and the codes of its rows where they are not NULL; false where the shape has none. See norm.cu. */
+bool cuda_norm_codes (struct dev_context *, const struct dev_norm *, uint8_t *codes, float *scales, int t, int width);
+/* swiglu_forward in bf16, and the codes of its rows. */
+bool cuda_swiglu_codes (struct dev_context *, void *act, const void *gate_up, uint8_t *codes, float *scales, int t,
+                        int width);
+/* add_norm_forward and linear_forward. */
+void cuda_norm_linear_forward (struct dev_context *, const struct dev_norm *, void *y, const struct dev_matrix *, int t,
+                               enum dev_type);
+/* swiglu_forward of what came out of w, for a product by codes if w has them. */
+void cuda_swiglu_before_linear (struct dev_context *, void *act, const void *gate_up, const struct dev_matrix *w, int t,
+                                enum dev_type);
 
 /* y (m, rows) = x w^T in bf16 for very few rows m; false where it does not serve the shape. */
 bool cuda_multiply_few_rows (struct dev_context *, void *y, enum dev_type y_type, const void *x, const void *w, int m,

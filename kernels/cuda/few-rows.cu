@@ -575,9 +575,7 @@ cuda_norm_qkv_forward (struct dev_context *context, const struct dev_norm *norm,
   if (!kv->k_scales && !qkv->q_norm && !qkv->k_norm && shape->head_size % 2 == 0 && takes_norm (context, &job, norm, type)
       && launch_rows<SOURCE_NORM, RESULT_QKV> (context, &job))
     return;
-  cuda_add_norm_forward (context, norm->sum, norm->out, norm->rstd, norm->x, norm->delta, norm->weight, norm->eps,
-                         batch->tokens, w->cols, type);
-  cuda_linear_forward (context, raw, norm->out, w, batch->tokens, type);
+  cuda_norm_linear_forward (context, norm, raw, w, batch->tokens, type);
   cuda_qkv_forward (context, q, kv, raw, qkv, shape, batch, type);
 }
 
@@ -593,8 +591,6 @@ cuda_norm_swiglu_forward (struct dev_context *context, const struct dev_norm *no
   job.act = (bf16 *) act;
   if (takes_norm (context, &job, norm, type) && launch_rows<SOURCE_NORM, RESULT_SWIGLU> (context, &job))
     return;
-  cuda_add_norm_forward (context, norm->sum, norm->out, norm->rstd, norm->x, norm->delta, norm->weight, norm->eps, t,
-                         w->cols, type);
-  cuda_linear_forward (context, gate_up, norm->out, w, t, type);
-  cuda_swiglu_forward (context, act, gate_up, t, w->rows / 2, type);
+  cuda_norm_linear_forward (context, norm, gate_up, w, t, type);
+  cuda_swiglu_before_linear (context, act, gate_up, w, t, type);
 }

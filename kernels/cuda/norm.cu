@@ -3,12 +3,13 @@
 /* Residual addition with RMS norm (Zhang and Sennrich 2019), and its gradient. A row lies in the registers of one
  * block: each thread holds up to PER packs of N elements. */
 
-#include "kernels/cuda/context.cuh"
+#include "kernels/cuda/codes.cuh"
 
-template <typename T, int N, int PER>
+/* With CODED the codes of what is written to out, too. */
+template <typename T, int N, int PER, bool CODED>
 __global__ void
 add_norm_forward (float *sum, T *out, float *rstd, const float *x, const T *delta, const T *weight, float eps,
-                  int width)
+                  int width, uint8_t *codes, float *scales)
 {
   __shared__ float shared[WARP];
   int64_t row = (int64_t) blockIdx.x * width;
@@ -34,7 +35,7 @@ add_norm_forward (float *sum, T *out, float *rstd, const float *x, const T *delt
         squares += value[p][i] * value[p][i];
     }
   squares = block_sum (squares, shared);
-  float r = 1.0f / sqrtf (squares / width + eps);
+  float r = 1.0f / sqrtf (squares / width + eps), most = 0;
   if (threadIdx.x == 0 && rstd)
     rstd[blockIdx.x] = r;
 #pragma unroll
@@ -51,6 +52,26 @@ add_norm_forward (float *sum, T *out, float *rstd, const float *x, const T *delt
       store_pack (out + row + c, w);
       if (delta || sum != x)
         store_pack (sum + row + c, value[p]);
+      if constexpr (CODED)
+#pragma unroll
+        for (int i = 0; i < N; i++)
+          {
+            value[p][i] = (float) (T) w[i];
+            most = fmaxf (most, fabsf (value[p][i]));
+          }
+    }
+  if constexpr (CODED)
+    {
+      float scale = scale_of_row (block_max (most, shared));
+      if (threadIdx.x == 0)
+        scales[blockIdx.x] = scale;
+#pragma unroll
+      for (int p = 0; p < PER; p++)
+        {
+          int c = (threadIdx.x + p * blockDim.x) * N;
+          if (c < width)
+            store_codes (codes + row + c, value[p], scale);
+        }
     }
 }
 
@@ -131,27 +152,6 @@ choose (struct dev_context *context, int width, int n, int *threads, int *per)
   return false;
 }
 
-#define WITH_PER(per, body) \
-  do                        \
-    {                       \
-      if ((per) == 1)       \
-        {                   \
-          constexpr int PER = 1; \
-          body;             \
-        }                   \
-      else if ((per) == 2)  \
-        {                   \
-          constexpr int PER = 2; \
-          body;             \
-        }                   \
-      else                  \
-        {                   \
-          constexpr int PER = 4; \
-          body;             \
-        }                   \
-    }                       \
-  while (0)
-
 template <typename T, int N>
 static void
 forward (struct dev_context *context, float *sum, void *out, float *rstd, const float *x, const void *delta,
@@ -160,8 +160,8 @@ forward (struct dev_context *context, float *sum, void *out, float *rstd, const 
   int threads, per;
   if (!choose (context, width, N, &threads, &per))
     return;
-  WITH_PER (per, (cuda_launch (context, add_norm_forward<T, N, PER>, t, threads, 0, sum, (T *) out, rstd, x,
-                               (const T *) delta, (const T *) weight, eps, width)));
+  WITH_PER (per, (cuda_launch (context, add_norm_forward<T, N, PER, false>, t, threads, 0, sum, (T *) out, rstd, x,
+                               (const T *) delta, (const T *) weight, eps, width, NULL, NULL)));
   CUDA_LAUNCHED (context, "add_norm_forward");
 }
 
@@ -176,6 +176,19 @@ cuda_add_norm_forward (struct dev_context *context, float *sum, void *out, float
     WITH_TYPE (type, (forward<T, 8> (context, sum, out, rstd, x, delta, weight, eps, t, width)));
   else
     WITH_TYPE (type, (forward<T, 1> (context, sum, out, rstd, x, delta, weight, eps, t, width)));
+}
+
+bool
+cuda_norm_codes (struct dev_context *context, const struct dev_norm *n, uint8_t *codes, float *scales, int t, int width)
+{
+  int threads, per;
+  if (!cuda_in_eights (width, n->sum, n->out, n->x) || !cuda_in_eights (width, n->delta, n->weight, NULL)
+      || !cuda_share_row (width / 8, &threads, &per))
+    return false;
+  WITH_PER (per, (cuda_launch (context, add_norm_forward<bf16, 8, PER, true>, t, threads, 0, n->sum, (bf16 *) n->out,
+                               n->rstd, n->x, (const bf16 *) n->delta, (const bf16 *) n->weight, n->eps, width, codes,
+                               scales)));
+  return CUDA_LAUNCHED (context, "a norm with codes");
 }
 
 template <typename T, int N>

@@ -7,16 +7,20 @@
  * In deterministic mode nothing is timed and the number of rows does not enter at all: every forward
  * product of a matrix takes the algorithm that suits 256 rows, without splitting k, so that a row's sum
  * runs in the same order whatever the call. A self-test at start-up checks that; where it fails, or where the library
- * has no algorithm for a shape, a plain kernel of our own multiplies. */
+ * has no algorithm for a shape, a plain kernel of our own multiplies. Products of codes are the library's alone; whether it
+ * has them is looked for at start-up, and each is timed against that of the matrix itself. */
 
 #include "kernels/cuda/context.cuh"
 
-#include <stdlib.h> // defines: calloc, free
-#include <string.h> // defines: memcmp, memset
+#include <stdlib.h> // defines: calloc, free, getenv
+#include <string.h> // defines: memcmp, memset, strcmp
 
 #define LIBRARY_WORKSPACE ((size_t) 64 << 20)
 #define CACHE_SLOTS 4096 // power of two
 #define DETERMINISTIC_ROWS 256
+#ifndef CODES_FAST
+#define CODES_FAST 0 // whether sums of products of codes may stay in the tensor cores' own precision
+#endif
 
 struct key
 {
@@ -27,8 +31,16 @@ struct key
 struct entry
 {
   struct key key;
-  int state; // 0: free slot, 1: algorithm, 2: the library has none
+  int state; // 0: free slot, 1: algorithm, 2: the library has none, or of codes none that pays
+  int parts; // of k, of products of codes
   cublasLtMatmulAlgo_t algorithm;
+};
+
+enum codes_path
+{
+  CODES_NEVER,
+  CODES_TIMED,
+  CODES_ALWAYS, // where the library has them
 };
 
 struct cuda_products
@@ -39,6 +51,22 @@ struct cuda_products
   struct entry *cache;
   int used;
   bool rows_equal; // the self-test passed
+  enum codes_path codes;
+};
+
+/* One product as it is called. */
+struct job
+{
+  enum cuda_product kind;
+  enum dev_type c_type, type;
+  void *c;
+  const void *a, *b;
+  int m, n, k;
+  /* Of codes: the scales of the rows of a and b. With several parts of k each is a product of its own, without scales, into
+   * `partial`, and their sums get the scales. */
+  const float *a_scales, *b_scales;
+  int parts;
+  float *partial; // (parts, m, n)
 };
 
 /* Operands of one call as cuBLASLt wants them: column-major, so that c^T = b' a'. */
@@ -61,25 +89,74 @@ library_type (enum dev_type type)
   return type == DEV_BF16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
+/* An element of the result is multiplied by the scales of its rows of both operands, once its sum is complete. */
 static void
-call_init (struct call *call, enum cuda_product kind, enum dev_type c_type, enum dev_type type, int m, int n, int k)
+set_scales (struct call *call, const struct job *job)
 {
-  cublasOperation_t first = kind == PRODUCT_FORWARD ? CUBLAS_OP_T : CUBLAS_OP_N;
-  cublasOperation_t second = is_weight (kind) ? CUBLAS_OP_T : CUBLAS_OP_N;
-  cudaDataType in = library_type (type);
+  int32_t mode = CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+  cublasLtMatmulDescSetAttribute (&call->operation, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, &mode, sizeof mode);
+  cublasLtMatmulDescSetAttribute (&call->operation, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, &mode, sizeof mode);
+  cublasLtMatmulDescSetAttribute (&call->operation, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &job->b_scales,
+                                  sizeof job->b_scales);
+  cublasLtMatmulDescSetAttribute (&call->operation, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &job->a_scales,
+                                  sizeof job->a_scales);
+}
+
+static void
+set_batch (cublasLtMatrixLayoutOpaque_t *layout, int32_t count, int64_t stride)
+{
+  cublasLtMatrixLayoutSetAttribute (layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count);
+  cublasLtMatrixLayoutSetAttribute (layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride);
+}
+
+static void
+call_init_codes (struct call *call, const struct job *job)
+{
+  cublasOperation_t first = CUBLAS_OP_T;
+  int8_t fast = CODES_FAST;
+  int part = job->k / job->parts;
+  cublasLtMatmulDescInit (&call->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+  cublasLtMatmulDescSetAttribute (&call->operation, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first);
+  cublasLtMatmulDescSetAttribute (&call->operation, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof fast);
+  cublasLtMatrixLayoutInit (&call->a, CUDA_R_8F_E4M3, part, job->n, job->k);
+  cublasLtMatrixLayoutInit (&call->b, CUDA_R_8F_E4M3, part, job->m, job->k);
+  cublasLtMatrixLayoutInit (&call->c, library_type (job->parts > 1 ? DEV_F32 : job->c_type), job->n, job->m, job->n);
+  call->beta = 0;
+  if (job->parts == 1)
+    {
+      set_scales (call, job);
+      return;
+    }
+  set_batch (&call->a, job->parts, part);
+  set_batch (&call->b, job->parts, part);
+  set_batch (&call->c, job->parts, (int64_t) job->m * job->n);
+}
+
+static void
+call_init (struct call *call, const struct job *job)
+{
+  int m = job->m, n = job->n, k = job->k;
+  cublasOperation_t first = job->kind == PRODUCT_FORWARD ? CUBLAS_OP_T : CUBLAS_OP_N;
+  cublasOperation_t second = is_weight (job->kind) ? CUBLAS_OP_T : CUBLAS_OP_N;
+  cudaDataType in = library_type (job->type);
+  if (job->kind == PRODUCT_CODES)
+    {
+      call_init_codes (call, job);
+      return;
+    }
   cublasLtMatmulDescInit (&call->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F);
   cublasLtMatmulDescSetAttribute (&call->operation, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first);
   cublasLtMatmulDescSetAttribute (&call->operation, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second);
-  if (kind == PRODUCT_FORWARD)
+  if (job->kind == PRODUCT_FORWARD)
     cublasLtMatrixLayoutInit (&call->a, in, k, n, k);
   else
     cublasLtMatrixLayoutInit (&call->a, in, n, k, n);
-  if (is_weight (kind))
+  if (is_weight (job->kind))
     cublasLtMatrixLayoutInit (&call->b, in, m, k, m);
   else
     cublasLtMatrixLayoutInit (&call->b, in, k, m, k);
-  cublasLtMatrixLayoutInit (&call->c, library_type (c_type), n, m, n);
-  call->beta = kind == PRODUCT_WEIGHT_ADD ? 1.0f : 0.0f;
+  cublasLtMatrixLayoutInit (&call->c, library_type (job->c_type), n, m, n);
+  call->beta = job->kind == PRODUCT_WEIGHT_ADD ? 1.0f : 0.0f;
 }
 
 /* Upper bound of the bucket of m: powers of two and their halves between. */
@@ -108,18 +185,22 @@ alignment_of (const void *a, const void *b, const void *c)
 #define CANDIDATES 12
 #define TIMINGS 3
 
-/* Candidates for the key's shape, best first by the library's own estimate. */
+/* Candidates for a job of the key's shape, best first by the library's own estimate. */
 static int
-list_algorithms (struct cuda_products *self, const struct key *key, cublasLtMatmulHeuristicResult_t *results, int most)
+list_algorithms (struct cuda_products *self, const struct key *key, const struct job *job,
+                 cublasLtMatmulHeuristicResult_t *results, int most)
 {
   struct call call;
+  struct job typical = *job;
   cublasLtMatmulPreferenceOpaque_t preference;
   size_t workspace = LIBRARY_WORKSPACE;
   uint32_t schemes = key->deterministic ? CUBLASLT_REDUCTION_SCHEME_NONE : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   uint32_t alignment = (uint32_t) key->alignment;
   int found = 0;
-  call_init (&call, (enum cuda_product) key->kind, (enum dev_type) key->c_type, (enum dev_type) key->type, key->m,
-             key->n, key->k);
+  typical.kind = (enum cuda_product) key->kind;
+  typical.m = key->m;
+  typical.k = key->k;
+  call_init (&call, &typical);
   cublasLtMatmulPreferenceInit (&preference);
   cublasLtMatmulPreferenceSetAttribute (&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
                                         sizeof workspace);
@@ -135,15 +216,32 @@ list_algorithms (struct cuda_products *self, const struct key *key, cublasLtMatm
   return status == CUBLAS_STATUS_SUCCESS ? found : 0;
 }
 
-/* One product as it is called. */
-struct job
+#define FINISH_THREADS 256
+
+/* c = sums of the parts, in order, times the scales of their row and column; four columns a thread, of n / 4. */
+__global__ void
+finish_parts (bf16 *c, const float *partial, const float *a_scales, const float *b_scales, int parts, int64_t fours,
+              int fours_of_row)
 {
-  enum cuda_product kind;
-  enum dev_type c_type, type;
-  void *c;
-  const void *a, *b;
-  int m, n, k;
-};
+  int64_t i = (int64_t) blockIdx.x * blockDim.x + threadIdx.x;
+  float sum[4] = { 0, 0, 0, 0 }, scale[4];
+  wait_for_inputs ();
+  if (i >= fours)
+    return;
+  for (int p = 0; p < parts; p++)
+    {
+      float more[4];
+      load_pack (more, partial + (p * fours + i) * 4);
+#pragma unroll
+      for (int k = 0; k < 4; k++)
+        sum[k] += more[k];
+    }
+  load_pack (scale, b_scales + i % fours_of_row * 4);
+#pragma unroll
+  for (int k = 0; k < 4; k++)
+    sum[k] *= scale[k] * a_scales[i / fours_of_row];
+  store_pack (c + i * 4, sum);
+}
 
 static cublasStatus_t
 run_job (struct dev_context *context, const struct job *job, const cublasLtMatmulAlgo_t *algorithm)
@@ -151,9 +249,17 @@ run_job (struct dev_context *context, const struct job *job, const cublasLtMatmu
   struct cuda_products *self = context->products;
   struct call call;
   float alpha = 1.0f;
-  call_init (&call, job->kind, job->c_type, job->type, job->m, job->n, job->k);
-  return cublasLtMatmul (self->handle, &call.operation, &alpha, job->b, &call.a, job->a, &call.b, &call.beta, job->c,
-                         &call.c, job->c, &call.c, algorithm, self->workspace, LIBRARY_WORKSPACE, context->stream);
+  void *c = job->parts > 1 ? (void *) job->partial : job->c;
+  call_init (&call, job);
+  cublasStatus_t status
+      = cublasLtMatmul (self->handle, &call.operation, &alpha, job->b, &call.a, job->a, &call.b, &call.beta, c, &call.c, c,
+                        &call.c, algorithm, self->workspace, LIBRARY_WORKSPACE, context->stream);
+  if (job->parts <= 1 || status != CUBLAS_STATUS_SUCCESS)
+    return status;
+  int64_t fours = (int64_t) job->m * job->n / 4;
+  cuda_launch (context, finish_parts, ceil_div (fours, FINISH_THREADS), FINISH_THREADS, 0, (bf16 *) job->c, job->partial,
+               job->a_scales, job->b_scales, job->parts, fours, job->n / 4);
+  return CUDA_LAUNCHED (context, "sums of products of codes") ? status : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
 /* Milliseconds of an algorithm, the best of some calls; negative where it fails. The cache is filled with other things
@@ -198,7 +304,7 @@ try_splits (struct dev_context *context, const struct job *job, const cublasLtMa
   static const int splits[] = { 2, 3, 4, 6, 8 };
   struct call call;
   uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-  call_init (&call, job->kind, job->c_type, job->type, job->m, job->n, job->k);
+  call_init (&call, job);
   for (int i = 0; i < found; i++)
     for (size_t s = 0; s < sizeof splits / sizeof splits[0]; s++)
       {
@@ -226,7 +332,7 @@ find_algorithm (struct dev_context *context, const struct key *key, const struct
 {
   cublasLtMatmulHeuristicResult_t results[CANDIDATES];
   bool timed = may_time (context, job);
-  int found = list_algorithms (context->products, key, results, timed ? CANDIDATES : 1), best = 0;
+  int found = list_algorithms (context->products, key, job, results, timed ? CANDIDATES : 1), best = 0;
   float best_time = -1;
   if (found < 1 || results[0].state != CUBLAS_STATUS_SUCCESS)
     return false;
@@ -245,10 +351,47 @@ find_algorithm (struct dev_context *context, const struct key *key, const struct
   return true;
 }
 
-static struct entry *
-find_entry (struct dev_context *context, const struct key *key, const struct job *job)
+#define MOST_PARTS 8
+#define PART_CANDIDATES 4
+
+/* Whether k may be divided so, and the workspace holds what comes of it. */
+static bool
+may_divide (const struct job *job, int parts, size_t room)
 {
-  struct cuda_products *self = context->products;
+  return parts == 1
+         || (job->m <= SPLIT_ROWS && job->k % (16 * parts) == 0 && job->k / parts >= 256
+             && (size_t) parts * job->m * job->n * sizeof (float) <= room);
+}
+
+/* Milliseconds of the best product of codes, which the entry keeps; negative where there is none. */
+static float
+time_codes (struct dev_context *context, struct job *job, size_t room, struct entry *entry)
+{
+  cublasLtMatmulHeuristicResult_t results[CANDIDATES];
+  float best = -1;
+  for (int parts = 1; parts <= MOST_PARTS; parts++)
+    {
+      if (!may_divide (job, parts, room))
+        continue;
+      job->parts = parts;
+      int found = list_algorithms (context->products, &entry->key, job, results, parts > 1 ? PART_CANDIDATES : CANDIDATES);
+      for (int i = 0; i < found; i++)
+        {
+          float each = results[i].state == CUBLAS_STATUS_SUCCESS ? time_algorithm (context, job, &results[i].algo) : -1;
+          if (each < 0 || (best >= 0 && each >= best * 0.98f))
+            continue;
+          best = each;
+          entry->algorithm = results[i].algo;
+          entry->parts = parts;
+        }
+    }
+  return best;
+}
+
+/* The entry of the key, or a free slot that has it as its key. */
+static struct entry *
+find_slot (struct cuda_products *self, const struct key *key)
+{
   const unsigned char *bytes = (const unsigned char *) key;
   uint32_t hash = 2166136261u;
   for (size_t i = 0; i < sizeof *key; i++)
@@ -263,174 +406,177 @@ find_entry (struct dev_context *context, const struct key *key, const struct job
       struct entry *entry = &self->cache[i % CACHE_SLOTS];
       if (entry->state && memcmp (&entry->key, key, sizeof *key) != 0)
         continue;
-      if (!entry->state)
-        {
-          entry->key = *key;
-          entry->state = find_algorithm (context, key, job, &entry->algorithm) ? 1 : 2;
-          self->used++;
-        }
+      entry->key = *key;
       return entry;
     }
 }
 
-#define PORTABLE_TILE 32
-
-/* c (m, n) by tiles, sums over k in order; strides of the three kinds. */
-template <typename T, typename C>
-__global__ void
-portable_product (C *c, const T *a, const T *b, int m, int n, int k, int64_t a_row, int64_t a_k, int64_t b_row,
-                  int64_t b_k, bool accumulate)
+static void
+keep_entry (struct cuda_products *self, const struct entry *from)
 {
-  __shared__ float left[PORTABLE_TILE][PORTABLE_TILE + 1], right[PORTABLE_TILE][PORTABLE_TILE + 1];
-  int x = threadIdx.x, y = threadIdx.y;
-  int64_t row = (int64_t) blockIdx.y * PORTABLE_TILE, column = (int64_t) blockIdx.x * PORTABLE_TILE;
-  float sum[4] = { 0, 0, 0, 0 };
-  for (int first = 0; first < k; first += PORTABLE_TILE)
-    {
-      for (int i = y; i < PORTABLE_TILE; i += 8)
-        {
-          bool inside = first + x < k;
-          left[i][x] = inside && row + i < m ? (float) a[(row + i) * a_row + (first + x) * a_k] : 0.0f;
-          right[i][x] = inside && column + i < n ? (float) b[(column + i) * b_row + (first + x) * b_k] : 0.0f;
-        }
-      __syncthreads ();
-      for (int l = 0; l < PORTABLE_TILE; l++)
-        for (int i = 0; i < 4; i++)
-          sum[i] += left[y + 8 * i][l] * right[x][l];
-      __syncthreads ();
-    }
-  for (int i = 0; i < 4; i++)
-    if (row + y + 8 * i < m && column + x < n)
-      {
-        C *to = &c[(row + y + 8 * i) * n + column + x];
-        *to = (C) (accumulate ? (float) *to + sum[i] : sum[i]);
-      }
+  struct entry *entry = find_slot (self, &from->key);
+  self->used += !entry->state;
+  *entry = *from;
 }
 
-template <typename T, typename C>
-static void
-launch_portable (struct dev_context *context, enum cuda_product kind, void *c, const void *a, const void *b, int m,
-                 int n, int k)
+static struct entry *
+find_entry (struct dev_context *context, const struct key *key, const struct job *job)
 {
-  int64_t a_row = is_weight (kind) ? 1 : k, a_k = is_weight (kind) ? m : 1;
-  int64_t b_row = kind == PRODUCT_FORWARD ? k : 1, b_k = kind == PRODUCT_FORWARD ? 1 : n;
-  int most = 65535 * PORTABLE_TILE;
-  for (int first = 0; first < m; first += most)
+  struct entry *entry = find_slot (context->products, key);
+  if (!entry->state)
     {
-      int rows = m - first < most ? m - first : most;
-      dim3 grid (ceil_div (n, PORTABLE_TILE), ceil_div (rows, PORTABLE_TILE));
-      portable_product<T, C><<<grid, dim3 (PORTABLE_TILE, 8), 0, context->stream>>> (
-          (C *) c + (int64_t) first * n, (const T *) a + first * a_row, (const T *) b, rows, n, k, a_row, a_k, b_row,
-          b_k, kind == PRODUCT_WEIGHT_ADD);
+      entry->state = find_algorithm (context, key, job, &entry->algorithm) ? 1 : 2;
+      context->products->used++;
     }
-  CUDA_LAUNCHED (context, "plain product");
+  return entry;
 }
 
-static void
-multiply_portably (struct dev_context *context, enum cuda_product kind, void *c, enum dev_type c_type, const void *a,
-                   const void *b, enum dev_type type, int m, int n, int k)
+static struct key
+key_of (const struct dev_context *context, const struct job *job, bool equal_rows)
 {
-  if (type == DEV_F32)
-    launch_portable<float, float> (context, kind, c, a, b, m, n, k);
-  else if (c_type == DEV_F32)
-    launch_portable<bf16, float> (context, kind, c, a, b, m, n, k);
-  else
-    launch_portable<bf16, bf16> (context, kind, c, a, b, m, n, k);
+  struct key key;
+  memset (&key, 0, sizeof key);
+  key.kind = is_weight (job->kind) ? PRODUCT_WEIGHT : job->kind; /* with and without adding by one algorithm */
+  key.c_type = job->c_type;
+  key.type = job->type;
+  key.alignment = alignment_of (job->a, job->b, job->c);
+  key.deterministic = context->deterministic;
+  key.m = equal_rows ? DETERMINISTIC_ROWS : is_weight (job->kind) ? job->m : bucket_of (job->m);
+  key.n = job->n;
+  key.k = is_weight (job->kind) ? bucket_of (job->k) : job->k;
+  return key;
+}
+
+/* Runs the job by its entry's algorithm; false where the library does not serve it. After an error it is true. */
+static bool
+run_entry (struct dev_context *context, const struct job *job, const struct entry *entry)
+{
+  cublasStatus_t status = entry->state == 1 ? run_job (context, job, &entry->algorithm) : CUBLAS_STATUS_NOT_SUPPORTED;
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE)
+    return false;
+  if (status != CUBLAS_STATUS_SUCCESS)
+    cuda_fail (context, DEV_FAILED, "a product of %d x %d x %d: %s", job->m, job->n, job->k,
+               cublasLtGetStatusString (status));
+  return true;
 }
 
 void
 cuda_multiply (struct dev_context *context, enum cuda_product kind, void *c, enum dev_type c_type, const void *a,
                const void *b, enum dev_type type, int m, int n, int k)
 {
-  struct cuda_products *self = context->products;
   if (!cuda_enter (context) || m <= 0 || n <= 0 || k <= 0)
     return;
   bool equal_rows = context->deterministic && kind == PRODUCT_FORWARD;
   if (kind == PRODUCT_FORWARD && type == DEV_BF16 && !equal_rows
       && cuda_multiply_few_rows (context, c, c_type, a, b, m, n, k))
     return;
+  struct job job = { kind, c_type, type, c, a, b, m, n, k };
+  struct key key = key_of (context, &job, equal_rows);
+  const struct entry *entry = find_entry (context, &key, &job);
+  if ((equal_rows && !context->products->rows_equal) || !run_entry (context, &job, entry))
+    cuda_multiply_plain (context, kind, c, c_type, a, b, type, m, n, k);
+}
+
+/* Milliseconds that making codes of inputs takes: a kernel of its own, or a little more work for the kernel before; and for each
+ * element (H200). */
+#define ALONE_TIME 0.0025f
+#define ALONG_TIME 0.0005f
+#define ELEMENT_TIME 1e-9f
+
+/* Under this it is kept whether products of inputs whose codes can be made along are by codes. */
+static struct key
+key_of_inputs (int m, int k)
+{
   struct key key;
   memset (&key, 0, sizeof key);
-  key.kind = is_weight (kind) ? PRODUCT_WEIGHT : kind; /* with and without adding by one algorithm */
-  key.c_type = c_type;
-  key.type = type;
-  key.alignment = alignment_of (a, b, c);
-  key.deterministic = context->deterministic;
-  key.m = equal_rows ? DETERMINISTIC_ROWS : is_weight (kind) ? m : bucket_of (m);
-  key.n = n;
-  key.k = is_weight (kind) ? bucket_of (k) : k;
-  struct job job = { kind, c_type, type, c, a, b, m, n, k };
-  struct entry *entry = find_entry (context, &key, &job);
-  if (entry->state == 1 && (!equal_rows || self->rows_equal))
-    {
-      cublasStatus_t status = run_job (context, &job, &entry->algorithm);
-      if (status == CUBLAS_STATUS_SUCCESS)
-        return;
-      if (status != CUBLAS_STATUS_NOT_SUPPORTED && status != CUBLAS_STATUS_INVALID_VALUE)
-        {
-          cuda_fail (context, DEV_FAILED, "a product of %d x %d x %d: %s", m, n, k, cublasLtGetStatusString (status));
-          return;
-        }
-    }
-  multiply_portably (context, kind, c, c_type, a, b, type, m, n, k);
+  key.kind = PRODUCT_CODES;
+  key.m = bucket_of (m);
+  key.k = k;
+  return key;
 }
 
-__global__ void
-fill_pattern (void *to, int n, bool as_bf16)
+bool
+cuda_wants_inputs (struct dev_context *context, int t, int cols)
 {
-  int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= n)
-    return;
-  uint32_t bits = (uint32_t) i * 2654435761u;
-  bits ^= bits >> 15;
-  float value = (float) (bits % 2001u) / 1000.0f - 1.0f;
-  if (as_bf16)
-    ((bf16 *) to)[i] = (bf16) value;
-  else
-    ((float *) to)[i] = value;
+  struct key key = key_of_inputs (t, cols);
+  return context->products->codes != CODES_NEVER && !context->deterministic
+         && find_slot (context->products, &key)->state == 1;
 }
 
-#define TEST_ROWS 300
-#define TEST_SIZE 640
-
-/* Whether rows of a product are equal for several numbers of rows, in one type; the scratch holds everything. */
-static bool
-rows_are_equal (struct dev_context *context, enum dev_type type, char *scratch, char *host)
-{
-  static const int counts[] = { 1, 2, 15, 17, 64, 130, 299 };
-  size_t size = dev_type_size (type), bytes = TEST_ROWS * TEST_SIZE * size;
-  char *x = scratch, *w = x + dev_align (bytes), *y = w + dev_align (TEST_SIZE * TEST_SIZE * size);
-  int nx = TEST_ROWS * TEST_SIZE, nw = TEST_SIZE * TEST_SIZE;
-  bool equal = true;
-  fill_pattern<<<ceil_div (nx, 256), 256, 0, context->stream>>> (x, nx, type == DEV_BF16);
-  fill_pattern<<<ceil_div (nw, 256), 256, 0, context->stream>>> (w, nw, type == DEV_BF16);
-  cuda_multiply (context, PRODUCT_FORWARD, y, type, x, w, type, TEST_ROWS, TEST_SIZE, TEST_SIZE);
-  cuda_download (context, host, y, bytes);
-  for (size_t i = 0; i < sizeof counts / sizeof counts[0] && equal && !context->status; i++)
-    {
-      size_t part = counts[i] * TEST_SIZE * size;
-      cuda_multiply (context, PRODUCT_FORWARD, y, type, x, w, type, counts[i], TEST_SIZE, TEST_SIZE);
-      cuda_download (context, host + bytes, y, part);
-      equal = memcmp (host, host + bytes, part) == 0;
-    }
-  return equal;
-}
-
+/* Chooses how w multiplies for the key: by codes only if that and making them is faster than by the matrix itself. */
 static void
-self_test (struct dev_context *context, struct cuda_products *self)
+choose_codes (struct dev_context *context, const struct cuda_codes *in, const void *x, const struct dev_matrix *w,
+              struct job *job, bool along, struct entry *entry)
 {
-  size_t bytes = TEST_ROWS * TEST_SIZE * sizeof (float), weights = TEST_SIZE * TEST_SIZE * sizeof (float);
-  char *scratch = NULL, *host = (char *) malloc (2 * bytes);
-  self->rows_equal = true;
-  if (host && cuda_ok (context, cudaMalloc ((void **) &scratch, 2 * bytes + weights + 4 * DEV_ALIGN), "self-test of products"))
+  bool forced = context->products->codes == CODES_ALWAYS;
+  struct entry chosen = *entry;
+  chosen.state = 2;
+  if (may_time (context, job))
     {
-      context->deterministic = true;
-      self->rows_equal = rows_are_equal (context, DEV_BF16, scratch, host)
-                         && rows_are_equal (context, DEV_F32, scratch, host);
-      context->deterministic = false;
+      struct job plain = { PRODUCT_FORWARD, DEV_BF16, DEV_BF16, job->c, x, w->data, job->m, job->n, job->k };
+      struct key key = key_of (context, &plain, false);
+      struct entry *other = forced ? NULL : find_entry (context, &key, &plain);
+      float by_data = other && other->state == 1 ? time_algorithm (context, &plain, &other->algorithm) : -1;
+      float by_codes = time_codes (context, job, in->room, &chosen);
+      float making = (along ? ALONG_TIME : ALONE_TIME) + ELEMENT_TIME * (along ? 0.4f : 1.0f) * job->m * job->k;
+      if (by_codes >= 0 && (by_data < 0 || by_codes + making < by_data))
+        chosen.state = 1;
     }
-  cudaFree (scratch);
-  free (host);
+  keep_entry (context->products, &chosen);
+  if (!along)
+    return;
+  chosen.key = key_of_inputs (job->m, job->k);
+  keep_entry (context->products, &chosen);
+}
+
+static struct job
+job_of_codes (void *y, const struct cuda_codes *in, const struct dev_matrix *w, int t)
+{
+  struct job job = { PRODUCT_CODES, DEV_BF16, DEV_BF16, y, in->codes, w->codes, t, w->rows, w->cols, in->scales,
+                     w->code_scales, 1, in->partial };
+  return job;
+}
+
+bool
+cuda_wants_codes (struct dev_context *context, void *y, const struct cuda_codes *in, const void *x,
+                  const struct dev_matrix *w, int t, bool along)
+{
+  struct job job = job_of_codes (y, in, w, t);
+  struct key key = key_of (context, &job, false);
+  if (context->products->codes == CODES_NEVER || context->deterministic || key.alignment < 16 || w->rows % 16 || w->cols % 16
+      || (uintptr_t) w->code_scales % 16)
+    return false;
+  struct entry *entry = find_slot (context->products, &key);
+  if (!entry->state)
+    choose_codes (context, in, x, w, &job, along, entry);
+  entry = find_slot (context->products, &key);
+  return entry->state == 1 && may_divide (&job, entry->parts, in->room);
+}
+
+bool
+cuda_multiply_codes (struct dev_context *context, void *y, const struct cuda_codes *in, const struct dev_matrix *w, int t)
+{
+  struct job job = job_of_codes (y, in, w, t);
+  struct key key = key_of (context, &job, false);
+  const struct entry *entry = find_slot (context->products, &key);
+  job.parts = entry->parts;
+  return entry->state == 1 && may_divide (&job, entry->parts, in->room) && run_entry (context, &job, entry);
+}
+
+/* Whether the library has the products of codes, by its word for one of them. */
+static bool
+has_codes (struct cuda_products *self)
+{
+  cublasLtMatmulHeuristicResult_t result;
+  struct job job = { PRODUCT_CODES, DEV_BF16, DEV_BF16, NULL, NULL, NULL, 64, 640, 640, NULL, NULL, 1 };
+  struct key key;
+  memset (&key, 0, sizeof key);
+  key.kind = PRODUCT_CODES;
+  key.alignment = 16;
+  key.m = job.m;
+  key.k = job.k;
+  job.a_scales = job.b_scales = (const float *) self->workspace;
+  return list_algorithms (self, &key, &job, &result, 1) == 1 && result.state == CUBLAS_STATUS_SUCCESS;
 }
 
 struct cuda_products *
@@ -448,7 +594,11 @@ cuda_products_new (struct dev_context *context)
   cuda_ok (context, cudaEventCreate (&self->start), "cudaEventCreate");
   cuda_ok (context, cudaEventCreate (&self->end), "cudaEventCreate");
   context->products = self;
-  self_test (context, self);
+  self->rows_equal = true; /* so that the test asks the library */
+  self->rows_equal = cuda_rows_are_equal (context);
+  const char *path = getenv ("PLUMB_CODES_PATH");
+  if (has_codes (self) && !(path && strcmp (path, "data") == 0))
+    self->codes = path && strcmp (path, "codes") == 0 ? CODES_ALWAYS : CODES_TIMED;
   return self;
 }
 
@@ -471,5 +621,5 @@ cuda_products_free (struct cuda_products *self)
 const char *
 cuda_products_path (struct cuda_products *self)
 {
-  return self->rows_equal ? "cuBLASLt" : "cuBLASLt, plain where rows must be equal";
+  return !self->rows_equal ? "cuBLASLt, plain where rows must be equal" : self->codes != CODES_NEVER ? "cuBLASLt, also fp8" : "cuBLASLt";
 }

@@ -2,7 +2,7 @@
 
 /* Shazeer 2020: silu (gate) * up, and its gradient. */
 
-#include "kernels/cuda/context.cuh"
+#include "kernels/cuda/codes.cuh"
 
 #define THREADS 256
 
@@ -28,6 +28,56 @@ swiglu_forward (T *act, const T *gate_up, int64_t chunks, int width)
   for (int k = 0; k < N; k++)
     out[k] = gate[k] * sigmoid (gate[k]) * up[k];
   store_pack (act + row * width + column, out);
+}
+
+/* A row a block, with its codes. */
+template <int PER>
+__global__ void
+swiglu_codes (bf16 *act, const bf16 *gate_up, uint8_t *codes, float *scales, int width)
+{
+  __shared__ float shared[WARP];
+  int64_t row = blockIdx.x;
+  float value[PER][8], most = 0;
+  wait_for_inputs ();
+#pragma unroll
+  for (int p = 0; p < PER; p++)
+    {
+      int c = (threadIdx.x + p * blockDim.x) * 8;
+      if (c >= width)
+        break;
+      float gate[8], up[8];
+      load_pack (gate, gate_up + 2 * row * width + c);
+      load_pack (up, gate_up + (2 * row + 1) * width + c);
+#pragma unroll
+      for (int i = 0; i < 8; i++)
+        {
+          value[p][i] = (float) (bf16) (gate[i] * sigmoid (gate[i]) * up[i]);
+          most = fmaxf (most, fabsf (value[p][i]));
+        }
+      store_pack (act + row * width + c, value[p]);
+    }
+  float scale = scale_of_row (block_max (most, shared));
+  if (threadIdx.x == 0)
+    scales[row] = scale;
+#pragma unroll
+  for (int p = 0; p < PER; p++)
+    {
+      int c = (threadIdx.x + p * blockDim.x) * 8;
+      if (c < width)
+        store_codes (codes + row * width + c, value[p], scale);
+    }
+}
+
+bool
+cuda_swiglu_codes (struct dev_context *context, void *act, const void *gate_up, uint8_t *codes, float *scales, int t,
+                   int width)
+{
+  int threads, per;
+  if (!cuda_in_eights (width, act, gate_up, NULL) || !cuda_share_row (width / 8, &threads, &per))
+    return false;
+  WITH_PER (per, (cuda_launch (context, swiglu_codes<PER>, t, threads, 0, (bf16 *) act, (const bf16 *) gate_up, codes,
+                               scales, width)));
+  return CUDA_LAUNCHED (context, "swiglu with codes");
 }
 
 template <typename T, int N>

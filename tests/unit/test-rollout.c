@@ -69,12 +69,14 @@ typedef struct
   const char *device;
   enum dev_type type;
   int width; /* 4 heads */
+  gboolean fast; /* rows may depend on what rides along */
 } Place;
 
 static const Place places[] = {
   { "cpu", DEV_F32, 32 },
   { "cuda:0", DEV_F32, 32 },
   { "cuda:0", DEV_BF16, 256 },
+  { "cuda:0", DEV_BF16, 256, TRUE },
 };
 
 /* Without the device there is no model, and the tests are skipped. */
@@ -92,7 +94,7 @@ set_up (Fixture *f, gconstpointer data)
   g_assert_no_error (error);
   PlumbModelConfig *config = plumb_model_config_new (place->width, 2, 4, 2, 48, VOCABULARY, POSITIONS, &error);
   g_assert_no_error (error);
-  f->device->ops->set_deterministic (f->device->context, TRUE);
+  f->device->ops->set_deterministic (f->device->context, !place->fast);
   f->model = plumb_model_new (f->device, config, place->type, 0, 3, &error);
   g_assert_no_error (error);
 }
@@ -314,6 +316,7 @@ decode_into (Fixture *f, const struct dev_matrix *matrix)
 static void
 test_coded_weights (Fixture *f, gconstpointer data)
 {
+  const Place *place = data;
   if (!f->model)
     return;
   PlumbRolloutPlan plan = { .max_running = 64, .page_tokens = 16, .max_prompt = 65, .max_new_tokens = 40 }, coded = plan;
@@ -323,7 +326,8 @@ test_coded_weights (Fixture *f, gconstpointer data)
   g_autofree char *exact = generate (f, &plan, NULL, &statistics);
   g_autofree char *near = generate (f, &coded, NULL, &statistics);
   g_autofree char *again = generate (f, &plan, NULL, &statistics);
-  g_assert_cmpstr (again, ==, exact);
+  if (!place->fast)
+    g_assert_cmpstr (again, ==, exact);
   double distance = first_distance (exact, near, &agreed);
   g_test_message ("%d tokens agree, log-probs %g apart", agreed, distance);
   g_assert_cmpfloat (distance, >, 0);
@@ -565,8 +569,8 @@ main (int argc, char **argv)
   g_test_add_func ("/kv-pages/misused", test_pages_misused);
   for (gsize i = 0; i < G_N_ELEMENTS (places); i++)
     {
-      g_autofree char *path = g_strdup_printf ("/rollout/%s-%s", g_str_equal (places[i].device, "cpu") ? "cpu" : "cuda",
-                                               places[i].type == DEV_BF16 ? "bf16" : "fp32");
+      g_autofree char *path = g_strdup_printf ("/rollout/%s-%s%s", g_str_equal (places[i].device, "cpu") ? "cpu" : "cuda",
+                                               places[i].type == DEV_BF16 ? "bf16" : "fp32", places[i].fast ? "-fast" : "");
 #define ADD(name, function)                                                           \
   do                                                                                  \
     {                                                                                 \
@@ -574,10 +578,12 @@ main (int argc, char **argv)
       g_test_add (full, Fixture, &places[i], set_up, function, tear_down);            \
     }                                                                                 \
   while (0)
+      ADD ("coded-weights", test_coded_weights);
+      if (places[i].fast)
+        continue;
       ADD ("padded-vocabulary", test_padded_vocabulary);
       ADD ("batches", test_batches);
       ADD ("coded-cache", test_coded_cache);
-      ADD ("coded-weights", test_coded_weights);
       ADD ("again", test_again);
       ADD ("limits", test_limits);
       ADD ("own-limits", test_own_limits);
