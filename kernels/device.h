@@ -26,7 +26,7 @@ extern "C" {
 #endif
 
 /* Rises with every change of meaning; a change of layout is found by DEV_LAYOUT, too. */
-#define DEV_VERSION 7u
+#define DEV_VERSION 8u
 
 /* Keys are visited in tiles of this many; a page of the KV cache is a multiple of it, so paged and
  * contiguous keys give equal bits. */

@@ -178,8 +178,8 @@ plumb_cmd_generate (int argc, char **argv, GError **error)
     {
       g_set_error (error, PLUMB_ERROR, PLUMB_ERROR_USAGE,
                    "generate needs --model DIR and --prompt TEXT, at least one sample and one token, a temperature and a "
-                   "--top-k of 0 or more, --top-p and --min-p between 0 and 1, a --repetition-penalty above 0, and model or fp8 as "
-                   "--weights and --kv-type");
+                   "--top-k of 0 or more, --top-p and --min-p between 0 and 1, a --repetition-penalty above 0, and "
+                   "model or fp8 as --weights and --kv-type");
       return PLUMB_ERROR_USAGE;
     }
   return generate (&o, error) ? 0 : PLUMB_ERROR_FAILED;

@@ -132,7 +132,7 @@ place_codes (const struct dev_context *context, int t, int cols)
   return in;
 }
 
-/* Whether codes of w may multiply t rows as codes: few rows have a better way, and with a few rows at a time there is no gain. */
+/* Whether codes of w may multiply t rows as codes: few rows have a better way, and a workspace of a few rows gains nothing. */
 static bool
 may_take_codes (const struct dev_context *context, const struct dev_matrix *w, int t, const struct cuda_codes *in,
                 enum dev_type type)
@@ -174,7 +174,8 @@ cuda_linear_forward (struct dev_context *context, void *y, const void *x, const 
   if (!cuda_enter (context) || t <= 0)
     return;
   if (coded && !context->deterministic
-      && (cuda_multiply_few_rows_coded (context, y, x, w, t) || multiply_codes (context, y, x, w, t, along, along && before.codes)))
+      && (cuda_multiply_few_rows_coded (context, y, x, w, t)
+          || multiply_codes (context, y, x, w, t, along, along && before.codes)))
     return;
   if (w->codes && (context->deterministic || type == DEV_F32) && !(data = decode_matrix (context, w, type)))
     return;

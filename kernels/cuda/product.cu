@@ -621,5 +621,7 @@ cuda_products_free (struct cuda_products *self)
 const char *
 cuda_products_path (struct cuda_products *self)
 {
-  return !self->rows_equal ? "cuBLASLt, plain where rows must be equal" : self->codes != CODES_NEVER ? "cuBLASLt, also fp8" : "cuBLASLt";
+  if (self->codes != CODES_NEVER)
+    return self->rows_equal ? "cuBLASLt and fp8" : "cuBLASLt and fp8, plain where rows must be equal";
+  return self->rows_equal ? "cuBLASLt" : "cuBLASLt, plain where rows must be equal";
 }
