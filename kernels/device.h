@@ -141,7 +141,7 @@ struct dev_norm
 /* A weight matrix of a linear layer, y = x W^T. `packed` is a copy in the backend's own layout made by
  * `pack`, or NULL; it never changes a result, only the time. With codes (both or none) the forward products may use code times
  * scale of its row in place of data, rounded to the type or not, and the CPU and the reference always do; the backward ones do
- * not. A GPU, outside deterministic mode, takes whichever of codes and data is faster for so many rows; from five rows on in
+ * not. A GPU, outside deterministic mode, takes whichever of codes and data is faster for so many rows; from two rows on in
  * bf16 it may then make codes of x, too, in the same way: row by row, each element within 1/16 of itself, or 2^-10 of the
  * row's scale where that is more. All other inputs are exact. */
 struct dev_matrix

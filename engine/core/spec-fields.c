@@ -394,7 +394,7 @@ static const PlumbField fields[] = {
     N_("How keys and values are stored while generating: as the model computes, or fp8 (e4m3, a scale per token and group of heads), half of bf16's memory. Log-probs then differ a little from the trainer's: set a rollout correction with it."),
     EXPERT, ONLINE, COMBO, 0, NULL },
   { "rollout.weights", N_("Weights for generating"), CHOICE, NULL, "model", 0, 0, rounding_choices,
-    N_("Which weights the products of generation use: the model's, or fp8, an e4m3 copy of the blocks' weights with a scale per output, made after each update; embedding and head stay as they are. A GPU takes the copy where it measures that it is faster, and from five samples at a time rounds what is multiplied with it in the same way; on a CPU and in deterministic mode it costs time. Log-probs then differ from the trainer's: set a rollout correction with it."),
+    N_("Which weights the products of generation use: the model's, or fp8, an e4m3 copy of the blocks' weights with a scale per output, made after each update; embedding and head stay as they are. A GPU takes the copy where it measures that it is faster, and from two samples at a time rounds what is multiplied with it in the same way; on a CPU and in deterministic mode it costs time. Log-probs then differ from the trainer's: set a rollout correction with it."),
     EXPERT, ONLINE, COMBO, 0, NULL },
   { "rollout.async", N_("Generate ahead"), BOOLEAN, NULL, "no", 0, 0, NULL,
     N_("A worker of its own generates for the next steps while one is trained. Set a rollout correction with it."),

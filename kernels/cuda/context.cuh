@@ -331,11 +331,8 @@ void cuda_norm_linear_forward (struct dev_context *, const struct dev_norm *, vo
 void cuda_swiglu_before_linear (struct dev_context *, void *act, const void *gate_up, const struct dev_matrix *w, int t,
                                 enum dev_type);
 
-/* y (m, rows) = x w^T in bf16 for very few rows m; false where it does not serve the shape. */
-bool cuda_multiply_few_rows (struct dev_context *, void *y, enum dev_type y_type, const void *x, const void *w, int m,
-                             int rows, int cols);
-/* The same in bf16 with the codes of w. */
-bool cuda_multiply_few_rows_coded (struct dev_context *, void *y, const void *x, const struct dev_matrix *w, int m);
+/* y (rows) = x w^T in bf16 for one row x, by w or its codes; false where it does not serve the shape. */
+bool cuda_multiply_row (struct dev_context *, void *y, enum dev_type y_type, const void *x, const struct dev_matrix *w);
 
 /* Rows first..first+count-1 of a call of head_sample: scales logits (count, vocabulary) and leaves -INFINITY where nothing
  * may be drawn; notes what was drawn. See filter.cu. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Linear layers. Weights need no layout of their own here. Codes of them serve where they save time: for few rows against the
- * rows as they are, else against rows that became codes, too, in the workspace. In deterministic mode, where the number of rows
+/* Linear layers. Weights need no layout of their own here. Codes of them serve where they save time: for one row against the
+ * row as it is, else against rows that became codes, too, in the workspace. In deterministic mode, where the number of rows
  * must not matter, and in fp32 they are turned into the type there. */
 
 #include "kernels/cuda/codes.cuh"
@@ -18,7 +18,6 @@ cuda_pack (struct dev_context *context, void *packed, const void *data, int rows
 }
 
 #define THREADS 128
-#define MOST_FEW_ROWS 4 // which few-rows.cu multiplies by codes without rounding them
 
 template <typename T>
 __global__ void
@@ -132,12 +131,12 @@ place_codes (const struct dev_context *context, int t, int cols)
   return in;
 }
 
-/* Whether codes of w may multiply t rows as codes: few rows have a better way, and a workspace of a few rows gains nothing. */
+/* Whether codes of w may multiply t rows as codes: one row has a better way, and a workspace of a few rows gains nothing. */
 static bool
 may_take_codes (const struct dev_context *context, const struct dev_matrix *w, int t, const struct cuda_codes *in,
                 enum dev_type type)
 {
-  return w->codes && type == DEV_BF16 && !context->deterministic && t > MOST_FEW_ROWS && (in->rows == t || in->rows > 256);
+  return w->codes && type == DEV_BF16 && !context->deterministic && t > 1 && (in->rows == t || in->rows > 256);
 }
 
 /* False where the matrix itself is to multiply. `ready`: the codes are in the workspace; `along`: they might have been. */
@@ -174,7 +173,7 @@ cuda_linear_forward (struct dev_context *context, void *y, const void *x, const 
   if (!cuda_enter (context) || t <= 0)
     return;
   if (coded && !context->deterministic
-      && (cuda_multiply_few_rows_coded (context, y, x, w, t)
+      && ((t == 1 && cuda_multiply_row (context, y, type, x, w))
           || multiply_codes (context, y, x, w, t, along, along && before.codes)))
     return;
   if (w->codes && (context->deterministic || type == DEV_F32) && !(data = decode_matrix (context, w, type)))

@@ -467,8 +467,8 @@ cuda_multiply (struct dev_context *context, enum cuda_product kind, void *c, enu
   if (!cuda_enter (context) || m <= 0 || n <= 0 || k <= 0)
     return;
   bool equal_rows = context->deterministic && kind == PRODUCT_FORWARD;
-  if (kind == PRODUCT_FORWARD && type == DEV_BF16 && !equal_rows
-      && cuda_multiply_few_rows (context, c, c_type, a, b, m, n, k))
+  struct dev_matrix w = { b, NULL, n, k };
+  if (kind == PRODUCT_FORWARD && m == 1 && type == DEV_BF16 && !equal_rows && cuda_multiply_row (context, c, c_type, a, &w))
     return;
   struct job job = { kind, c_type, type, c, a, b, m, n, k };
   struct key key = key_of (context, &job, equal_rows);

@@ -1118,10 +1118,10 @@ operands_of (Fixture *f, int t, int rows, int cols)
   const char *path = g_getenv ("PLUMB_CODES_PATH");
   if (!backend->gpu || backend->exact)
     return (Operands){ FALSE, TRUE, FALSE };
-  if (f->type == DEV_BF16 && t <= 4 && cols % 16 == 0)
+  if (f->type == DEV_BF16 && t == 1 && cols % 16 == 0)
     return (Operands){ FALSE, TRUE, FALSE };
   f->ops->info (f->context, &info);
-  if (f->type == DEV_BF16 && t > 4 && rows % 16 == 0 && cols % 16 == 0 && strstr (info.matmul_path, "fp8"))
+  if (f->type == DEV_BF16 && t > 1 && rows % 16 == 0 && cols % 16 == 0 && strstr (info.matmul_path, "fp8"))
     return (Operands){ !path || g_str_equal (path, "data"), FALSE, !path || g_str_equal (path, "codes") };
   return (Operands){ f->type == DEV_BF16, f->type == DEV_F32, FALSE };
 }

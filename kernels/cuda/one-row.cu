@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Products of very few rows, where reading the weights is all the work: one launch takes the norm before a product and
- * what follows it along. Two rows of weights are an item, read by a team of warps that share their length; each lane keeps
- * several reads of its own in flight through shared memory, and the first are under way before the inputs are there, while
- * the kernel before still runs. Sums run in a fixed order: lanes, then the warps of a team. */
+/* Products of one row, where reading the weights is all the work: one launch takes the norm before a product and what follows it
+ * along. Two rows of weights are an item, read by a team of warps that share their length; each lane keeps several reads of
+ * its own in flight through shared memory, and the first are under way before the inputs are there, while the kernel before
+ * still runs. Sums run in a fixed order: lanes, then the warps of a team. From two rows on the library is as fast, and from three
+ * on faster. */
 
 #include "kernels/cuda/mma.cuh"
 
@@ -12,7 +13,6 @@
 #define WARPS 16
 #define MOST_THREADS 896 // of a block, with those that only claim registers: at most 72 registers a thread
 #define THREADS (WARPS * WARP)
-#define MOST_ROWS 4
 #define MOST_INPUT (40 << 10) // bytes of inputs that are kept in shared memory
 
 enum source
@@ -37,17 +37,17 @@ enum result
   RESULT_QKV,
 };
 
-struct few_rows_job
+struct row_job
 {
   const char *w;       // (rows, cols) of bf16, or of codes:
   const float *scales; // (rows) or NULL
-  int m, rows, cols;
+  int rows, cols;
   int items;     // pairs of rows of w
   int parts;     // warps of a team
-  const bf16 *x; // (m, cols), or:
+  const bf16 *x; // (cols), or:
   dev_norm norm; // what x is made of
-  void *y;       // (m, rows)
-  bf16 *act;     // (m, rows / 2) of swiglu
+  void *y;       // (rows)
+  bf16 *act;     // (rows / 2) of swiglu
   bf16 *q, *keys, *values;
   dev_qkv qkv;
   dev_attention shape;
@@ -89,7 +89,7 @@ add_products (float &sum, const uint4 &codes, const uint4 &x0, const uint4 &x1)
 /* The rows of an item: neighbours, a gate and its up, or an element of a head and its partner. */
 template <int RESULT>
 __device__ __forceinline__ void
-rows_of (const few_rows_job &job, int item, int &first, int &second)
+rows_of (const row_job &job, int item, int &first, int &second)
 {
   if (RESULT == RESULT_SWIGLU)
     {
@@ -118,7 +118,7 @@ struct reader
 
 template <int RESULT, bool CODED>
 __device__ __forceinline__ void
-aim (reader &r, const few_rows_job &job)
+aim (reader &r, const row_job &job)
 {
   int first, second;
   rows_of<RESULT> (job, r.item, first, second);
@@ -129,7 +129,7 @@ aim (reader &r, const few_rows_job &job)
 
 template <int RESULT, bool CODED>
 __device__ __forceinline__ void
-read_step (reader &r, const few_rows_job &job, uint4 *slot, int chunk, int chunks, int steps, int teams, int last)
+read_step (reader &r, const row_job &job, uint4 *slot, int chunk, int chunks, int steps, int teams, int last)
 {
   bool inside = chunk < chunks;
   int64_t at = inside ? (int64_t) chunk * 16 : 0;
@@ -145,7 +145,7 @@ read_step (reader &r, const few_rows_job &job, uint4 *slot, int chunk, int chunk
 
 /* The weights of the norm, on their way before the inputs are there. Each thread reads what it copied itself. */
 __device__ __forceinline__ void
-begin_norm (const few_rows_job &job, bf16 *norm_weight)
+begin_norm (const row_job &job, bf16 *norm_weight)
 {
   for (int c = threadIdx.x * 4; c < job.cols; c += THREADS * 4)
     {
@@ -154,52 +154,47 @@ begin_norm (const few_rows_job &job, bf16 *norm_weight)
     }
 }
 
-/* The normed rows into shared memory; block 0 also writes what add_norm_forward leaves. */
-template <int M>
+/* The normed row into shared memory; block 0 also writes what add_norm_forward leaves. */
 __device__ __forceinline__ void
-make_norm (const few_rows_job &job, bf16 *kept, const bf16 *norm_weight)
+make_norm (const row_job &job, bf16 *kept, const bf16 *norm_weight)
 {
   __shared__ float shared[WARP];
   const dev_norm &n = job.norm;
+  const bf16 *delta = (const bf16 *) n.delta;
   int width = job.cols;
-  for (int m = 0; m < M && m < job.m; m++)
+  float squares = 0;
+  for (int c = threadIdx.x * 4; c < width; c += THREADS * 4)
     {
-      const float *x = n.x + (int64_t) m * width;
-      const bf16 *delta = n.delta ? (const bf16 *) n.delta + (int64_t) m * width : NULL;
-      float squares = 0;
-      for (int c = threadIdx.x * 4; c < width; c += THREADS * 4)
-        {
-          float value[4], more[4] = { 0, 0, 0, 0 };
-          load_pack (value, x + c);
-          if (delta)
-            load_pack (more, delta + c);
+      float value[4], more[4] = { 0, 0, 0, 0 };
+      load_pack (value, n.x + c);
+      if (delta)
+        load_pack (more, delta + c);
 #pragma unroll
-          for (int i = 0; i < 4; i++)
-            squares += (value[i] + more[i]) * (value[i] + more[i]);
-        }
-      float r = 1.0f / sqrtf (block_sum (squares, shared) / width + n.eps);
-      if (blockIdx.x == 0 && threadIdx.x == 0 && n.rstd)
-        n.rstd[m] = r;
-      for (int c = threadIdx.x * 4; c < width; c += THREADS * 4)
-        {
-          float value[4], more[4] = { 0, 0, 0, 0 }, w[4];
-          load_pack (value, x + c);
-          load_pack (w, norm_weight + c);
-          if (delta)
-            load_pack (more, delta + c);
+      for (int i = 0; i < 4; i++)
+        squares += (value[i] + more[i]) * (value[i] + more[i]);
+    }
+  float r = 1.0f / sqrtf (block_sum (squares, shared) / width + n.eps);
+  if (blockIdx.x == 0 && threadIdx.x == 0 && n.rstd)
+    n.rstd[0] = r;
+  for (int c = threadIdx.x * 4; c < width; c += THREADS * 4)
+    {
+      float value[4], more[4] = { 0, 0, 0, 0 }, w[4];
+      load_pack (value, n.x + c);
+      load_pack (w, norm_weight + c);
+      if (delta)
+        load_pack (more, delta + c);
 #pragma unroll
-          for (int i = 0; i < 4; i++)
-            {
-              value[i] += more[i];
-              w[i] *= value[i] * r;
-            }
-          store_pack (kept + m * width + c, w);
-          if (blockIdx.x > 0)
-            continue;
-          store_pack ((bf16 *) n.out + (int64_t) m * width + c, w);
-          if (n.sum != n.x)
-            store_pack (n.sum + (int64_t) m * width + c, value);
+      for (int i = 0; i < 4; i++)
+        {
+          value[i] += more[i];
+          w[i] *= value[i] * r;
         }
+      store_pack (kept + c, w);
+      if (blockIdx.x > 0)
+        continue;
+      store_pack ((bf16 *) n.out + c, w);
+      if (n.sum != n.x)
+        store_pack (n.sum + c, value);
     }
 }
 
@@ -211,12 +206,12 @@ struct turn
 };
 
 __device__ __forceinline__ turn
-read_turn (const few_rows_job &job, int item, int m)
+read_turn (const row_job &job, int item)
 {
   const dev_attention &s = job.shape;
   int half = s.head_size / 2, index = item / half, i = item % half;
   const bf16 *bias = (const bf16 *) job.qkv.bias + (job.qkv.bias ? index * s.head_size + i : 0);
-  turn t = { 0, 0, 1, 0, job.slots ? job.slots[m] : m };
+  turn t = { 0, 0, 1, 0, job.slots ? job.slots[0] : 0 };
   if (job.qkv.bias)
     {
       t.bias_a = (float) bias[0];
@@ -224,7 +219,7 @@ read_turn (const few_rows_job &job, int item, int m)
     }
   if (index < s.heads + s.groups)
     {
-      int64_t at = (int64_t) job.positions[m] * half + i;
+      int64_t at = (int64_t) job.positions[0] * half + i;
       t.cosine = job.qkv.rope_cos[at];
       t.sine = job.qkv.rope_sin[at];
     }
@@ -233,12 +228,12 @@ read_turn (const few_rows_job &job, int item, int m)
 
 /* Bias and rotary position of one pair of a head, and its place (Su et al. 2021, halves layout). */
 __device__ __forceinline__ void
-finish_qkv (const few_rows_job &job, int item, int m, float a, float b, const turn &t)
+finish_qkv (const row_job &job, int item, float a, float b, const turn &t)
 {
   const dev_attention &s = job.shape;
   int half = s.head_size / 2, index = item / half, i = item % half;
   int first = index * s.head_size + i;
-  bf16 *raw = (bf16 *) job.y + (int64_t) m * job.rows;
+  bf16 *raw = (bf16 *) job.y;
   raw[first] = (bf16) a;
   raw[first + half] = (bf16) b;
   float before = (float) (bf16) a + t.bias_a, partner = (float) (bf16) b + t.bias_b;
@@ -247,7 +242,7 @@ finish_qkv (const few_rows_job &job, int item, int m, float a, float b, const tu
   int64_t slot = t.slot;
   bf16 *to;
   if (index < s.heads)
-    to = job.q + ((int64_t) m * s.heads + index) * s.head_size + i;
+    to = job.q + index * s.head_size + i;
   else if (index < s.heads + s.groups)
     to = job.keys + (slot * s.groups + index - s.heads) * s.head_size + i;
   else
@@ -259,35 +254,34 @@ finish_qkv (const few_rows_job &job, int item, int m, float a, float b, const tu
 /* Writes what the two sums of an item are for. */
 template <int RESULT>
 __device__ __forceinline__ void
-finish_item (const few_rows_job &job, int item, int m, float a, float b)
+finish_item (const row_job &job, int item, float a, float b)
 {
   int first, second;
-  int64_t row = (int64_t) m * job.rows;
   rows_of<RESULT> (job, item, first, second);
   if (RESULT == RESULT_FLOAT)
     {
-      ((float *) job.y)[row + first] = a;
+      ((float *) job.y)[first] = a;
       if (second < job.rows)
-        ((float *) job.y)[row + second] = b;
+        ((float *) job.y)[second] = b;
       return;
     }
-  bf16 *y = (bf16 *) job.y + row;
+  bf16 *y = (bf16 *) job.y;
   y[first] = (bf16) a;
   if (second < job.rows)
     y[second] = (bf16) b;
   if (RESULT == RESULT_SWIGLU)
     {
       float gate = (float) (bf16) a, up = (float) (bf16) b;
-      job.act[(int64_t) m * job.items + item] = (bf16) (gate * (1.0f / (1.0f + __expf (-gate))) * up);
+      job.act[item] = (bf16) (gate * (1.0f / (1.0f + __expf (-gate))) * up);
     }
 }
 
 /* A block a multiprocessor, and beside it one of the next launch: kernels with a norm and those without, which take
  * turns, are each kept from doubling up, the ones by shared memory, the others by registers. Threads beyond THREADS are there
  * for their registers alone. */
-template <int M, int SOURCE, int RESULT, bool CODED>
+template <int SOURCE, int RESULT, bool CODED>
 __global__ void __launch_bounds__ (SOURCE == SOURCE_NORM ? THREADS + 64 : MOST_THREADS, SOURCE == SOURCE_NORM ? 2 : 1)
-few_rows (few_rows_job job)
+one_row (row_job job)
 {
   if (threadIdx.x >= THREADS)
     return;
@@ -301,8 +295,8 @@ few_rows (few_rows_job job)
   int own = first + team < last ? (last - first - team + teams - 1) / teams : 0, total = own * steps;
   uint4 *ring = (uint4 *) memory + warp * STAGES * 2 * WARP + lane;
   bf16 *kept = (bf16 *) (memory + RING_BYTES);
-  float *partial = (float *) (memory + RING_BYTES + (SOURCE == SOURCE_DIRECT ? 0 : M * job.cols * (int) sizeof (bf16)));
-  bf16 *norm_weight = kept + M * job.cols;
+  float *partial = (float *) (memory + RING_BYTES + (SOURCE == SOURCE_DIRECT ? 0 : job.cols * (int) sizeof (bf16)));
+  bf16 *norm_weight = kept + job.cols;
   if (SOURCE == SOURCE_NORM)
     partial = (float *) (norm_weight + job.cols);
   if (SOURCE == SOURCE_NORM)
@@ -321,23 +315,20 @@ few_rows (few_rows_job job)
     }
   int count = last - first;
   turn own_turn;
-  if (RESULT == RESULT_QKV && threadIdx.x < count * job.m)
-    own_turn = read_turn (job, first + threadIdx.x % count, threadIdx.x / count);
+  if (RESULT == RESULT_QKV && threadIdx.x < count)
+    own_turn = read_turn (job, first + threadIdx.x);
   wait_for_inputs ();
   if (SOURCE == SOURCE_NORM)
     {
       copy_wait<STAGES - 1> ();
       __syncwarp ();
-      make_norm<M> (job, kept, norm_weight);
+      make_norm (job, kept, norm_weight);
     }
   else if (SOURCE == SOURCE_KEPT)
-    for (int i = threadIdx.x; i < job.m * (job.cols / 8); i += THREADS)
+    for (int i = threadIdx.x; i < job.cols / 8; i += THREADS)
       ((uint4 *) kept)[i] = ((const uint4 *) job.x)[i];
   __syncthreads ();
-  float sum[2][M];
-#pragma unroll
-  for (int i = 0; i < M; i++)
-    sum[0][i] = sum[1][i] = 0;
+  float sum[2] = { 0, 0 };
   int item = team, step = 0, stage = 0;
   for (int n = 0; n < total; n++)
     {
@@ -351,53 +342,43 @@ few_rows (few_rows_job job)
       int chunk = (step * parts + part) * WARP + lane;
       if (chunk < chunks)
         {
-          uint4 a = ring[stage * 2 * WARP], b = ring[stage * 2 * WARP + WARP];
+          constexpr int PIECES = CODED ? 2 : 1;
+          uint4 a = ring[stage * 2 * WARP], b = ring[stage * 2 * WARP + WARP], x[PIECES];
 #pragma unroll
-          for (int i = 0; i < M; i++)
-            if (i < job.m)
-              {
-                constexpr int PIECES = CODED ? 2 : 1;
-                uint4 x[PIECES];
-#pragma unroll
-                for (int k = 0; k < PIECES; k++)
-                  x[k] = SOURCE == SOURCE_DIRECT
-                             ? __ldg ((const uint4 *) job.x + ((int64_t) i * chunks + chunk) * PIECES + k)
-                             : ((const uint4 *) kept)[(i * chunks + chunk) * PIECES + k];
-                if constexpr (CODED)
-                  {
-                    add_products (sum[0][i], a, x[0], x[1]);
-                    add_products (sum[1][i], b, x[0], x[1]);
-                  }
-                else
-                  {
-                    add_products (sum[0][i], a, x[0]);
-                    add_products (sum[1][i], b, x[0]);
-                  }
-              }
+          for (int k = 0; k < PIECES; k++)
+            x[k] = SOURCE == SOURCE_DIRECT ? __ldg ((const uint4 *) job.x + (int64_t) chunk * PIECES + k)
+                                           : ((const uint4 *) kept)[chunk * PIECES + k];
+          if constexpr (CODED)
+            {
+              add_products (sum[0], a, x[0], x[1]);
+              add_products (sum[1], b, x[0], x[1]);
+            }
+          else
+            {
+              add_products (sum[0], a, x[0]);
+              add_products (sum[1], b, x[0]);
+            }
         }
       __syncwarp ();
       stage = stage == STAGES - 1 ? 0 : stage + 1;
       if (++step < steps)
         continue;
 #pragma unroll
-      for (int i = 0; i < M; i++)
-#pragma unroll
-        for (int k = 0; k < 2; k++)
-          {
-            float all = warp_sum (sum[k][i]);
-            if (lane == 0)
-              partial[((item * M + i) * 2 + k) * parts + part] = all;
-            sum[k][i] = 0;
-          }
+      for (int k = 0; k < 2; k++)
+        {
+          float all = warp_sum (sum[k]);
+          if (lane == 0)
+            partial[(item * 2 + k) * parts + part] = all;
+          sum[k] = 0;
+        }
       step = 0;
       item += teams;
     }
   copy_wait<0> ();
   __syncthreads ();
-  for (int i = threadIdx.x; i < count * job.m; i += THREADS)
+  for (int i = threadIdx.x; i < count; i += THREADS)
     {
-      int m = i / count, k = i % count;
-      const float *sums = partial + (k * M + m) * 2 * parts;
+      const float *sums = partial + i * 2 * parts;
       float a = 0, b = 0;
       for (int p = 0; p < parts; p++)
         {
@@ -407,14 +388,14 @@ few_rows (few_rows_job job)
       if (CODED)
         {
           int row, other;
-          rows_of<RESULT> (job, first + k, row, other);
+          rows_of<RESULT> (job, first + i, row, other);
           a *= job.scales[row];
           b *= other < job.rows ? job.scales[other] : 0;
         }
       if (RESULT == RESULT_QKV)
-        finish_qkv (job, first + k, m, a, b, i == threadIdx.x ? own_turn : read_turn (job, first + k, m));
+        finish_qkv (job, first + i, a, b, i == threadIdx.x ? own_turn : read_turn (job, first + i));
       else
-        finish_item<RESULT> (job, first + k, m, a, b);
+        finish_item<RESULT> (job, first + i, a, b);
     }
 }
 
@@ -446,113 +427,90 @@ claim_registers (const void *kernel)
   return threads < THREADS ? THREADS : threads > MOST_THREADS ? MOST_THREADS : threads;
 }
 
-template <int M, int SOURCE, int RESULT, bool CODED>
+template <int SOURCE, int RESULT, bool CODED>
 static bool
-launch (struct dev_context *context, few_rows_job *job)
+launch_with (struct dev_context *context, row_job *job)
 {
   int blocks = context->multiprocessors;
   blocks = blocks < job->items ? blocks : job->items;
   job->parts = choose_parts (job->items, blocks, job->cols / (CODED ? 16 : 8));
-  int kept = SOURCE == SOURCE_DIRECT ? 0 : SOURCE == SOURCE_NORM ? M + 1 : M; // rows
+  int kept = SOURCE == SOURCE_DIRECT ? 0 : SOURCE == SOURCE_NORM ? 2 : 1; // rows
   int64_t bytes = ring_of<SOURCE>::bytes + (int64_t) kept * job->cols * (int) sizeof (bf16)
-                  + (int64_t) ceil_div (job->items, blocks) * M * 2 * job->parts * (int) sizeof (float);
+                  + (int64_t) ceil_div (job->items, blocks) * 2 * job->parts * (int) sizeof (float);
   int threads = THREADS;
   if (SOURCE == SOURCE_NORM && bytes < context->shared_of_multiprocessor / 2)
     bytes = context->shared_of_multiprocessor / 2;
   else if (SOURCE != SOURCE_NORM)
-    threads = claim_registers ((const void *) few_rows<M, SOURCE, RESULT, CODED>);
+    threads = claim_registers ((const void *) one_row<SOURCE, RESULT, CODED>);
   if (bytes > context->shared_limit
-      || cudaFuncSetAttribute (few_rows<M, SOURCE, RESULT, CODED>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int) bytes)
+      || cudaFuncSetAttribute (one_row<SOURCE, RESULT, CODED>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int) bytes)
              != cudaSuccess
-      || cudaFuncSetAttribute (few_rows<M, SOURCE, RESULT, CODED>, cudaFuncAttributePreferredSharedMemoryCarveout,
+      || cudaFuncSetAttribute (one_row<SOURCE, RESULT, CODED>, cudaFuncAttributePreferredSharedMemoryCarveout,
                                cudaSharedmemCarveoutMaxShared)
              != cudaSuccess)
     return false;
-  cuda_launch (context, few_rows<M, SOURCE, RESULT, CODED>, blocks, threads, bytes, *job);
-  CUDA_LAUNCHED (context, "a product of few rows");
+  cuda_launch (context, one_row<SOURCE, RESULT, CODED>, blocks, threads, bytes, *job);
+  CUDA_LAUNCHED (context, "a product of one row");
   return true;
-}
-
-template <int SOURCE, int RESULT, bool CODED>
-static bool
-launch_matrix (struct dev_context *context, few_rows_job *job)
-{
-  if (job->m == 1)
-    return launch<1, SOURCE, RESULT, CODED> (context, job);
-  if (job->m == 2)
-    return launch<2, SOURCE, RESULT, CODED> (context, job);
-  return launch<4, SOURCE, RESULT, CODED> (context, job);
 }
 
 template <int SOURCE, int RESULT>
 static bool
-launch_rows (struct dev_context *context, few_rows_job *job)
+launch (struct dev_context *context, row_job *job)
 {
-  return job->scales ? launch_matrix<SOURCE, RESULT, true> (context, job)
-                     : launch_matrix<SOURCE, RESULT, false> (context, job);
+  return job->scales ? launch_with<SOURCE, RESULT, true> (context, job) : launch_with<SOURCE, RESULT, false> (context, job);
 }
 
 static bool
-serves (const few_rows_job *job)
+serves (const row_job *job)
 {
-  return job->m >= 1 && job->m <= MOST_ROWS && job->cols % (job->scales ? 16 : 8) == 0
-         && ((uintptr_t) job->x | (uintptr_t) job->w) % 16 == 0;
+  return job->cols % (job->scales ? 16 : 8) == 0 && ((uintptr_t) job->x | (uintptr_t) job->w) % 16 == 0;
 }
 
-static few_rows_job
-new_job (const struct dev_matrix *w, int m)
+static row_job
+new_job (const struct dev_matrix *w)
 {
-  few_rows_job job;
+  row_job job;
   memset (&job, 0, sizeof job);
   job.w = w->codes ? (const char *) w->codes : (const char *) w->data;
   job.scales = w->codes ? w->code_scales : NULL;
-  job.m = m;
   job.rows = w->rows;
   job.cols = w->cols;
   job.items = ceil_div (w->rows, 2);
   return job;
 }
 
-bool
-cuda_multiply_few_rows (struct dev_context *context, void *y, enum dev_type y_type, const void *x, const void *w, int m,
-                        int rows, int cols)
-{
-  struct dev_matrix matrix = { w, NULL, rows, cols };
-  few_rows_job job = new_job (&matrix, m);
-  job.x = (const bf16 *) x;
-  job.y = y;
-  if (!serves (&job))
-    return false;
-  bool kept = (m > 2 ? 4 : m) * cols * (int) sizeof (bf16) <= MOST_INPUT;
-  if (y_type == DEV_F32)
-    return kept ? launch_matrix<SOURCE_KEPT, RESULT_FLOAT, false> (context, &job)
-                : launch_matrix<SOURCE_DIRECT, RESULT_FLOAT, false> (context, &job);
-  return kept ? launch_rows<SOURCE_KEPT, RESULT_TYPED> (context, &job)
-              : launch_rows<SOURCE_DIRECT, RESULT_TYPED> (context, &job);
-}
-
-bool
-cuda_multiply_few_rows_coded (struct dev_context *context, void *y, const void *x, const struct dev_matrix *w, int m)
-{
-  few_rows_job job = new_job (w, m);
-  job.x = (const bf16 *) x;
-  job.y = y;
-  if (!serves (&job))
-    return false;
-  bool kept = (m > 2 ? 4 : m) * w->cols * (int) sizeof (bf16) <= MOST_INPUT;
-  return kept ? launch_rows<SOURCE_KEPT, RESULT_TYPED> (context, &job)
-              : launch_rows<SOURCE_DIRECT, RESULT_TYPED> (context, &job);
-}
-
-/* Whether a norm before the product can be taken along. */
+/* Whether the inputs are kept in shared memory. */
 static bool
-takes_norm (const struct dev_context *context, const few_rows_job *job, const dev_norm *norm, enum dev_type type)
+is_kept (const row_job *job)
+{
+  return job->cols * (int) sizeof (bf16) <= MOST_INPUT;
+}
+
+bool
+cuda_multiply_row (struct dev_context *context, void *y, enum dev_type y_type, const void *x, const struct dev_matrix *w)
+{
+  row_job job = new_job (w);
+  job.x = (const bf16 *) x;
+  job.y = y;
+  if (!serves (&job))
+    return false;
+  if (y_type == DEV_F32)
+    return !job.scales
+           && (is_kept (&job) ? launch_with<SOURCE_KEPT, RESULT_FLOAT, false> (context, &job)
+                              : launch_with<SOURCE_DIRECT, RESULT_FLOAT, false> (context, &job));
+  return is_kept (&job) ? launch<SOURCE_KEPT, RESULT_TYPED> (context, &job)
+                        : launch<SOURCE_DIRECT, RESULT_TYPED> (context, &job);
+}
+
+/* Whether a norm before the product of t rows can be taken along. */
+static bool
+takes_norm (const struct dev_context *context, const row_job *job, const dev_norm *norm, int t, enum dev_type type)
 {
   uintptr_t places = (uintptr_t) norm->x | (uintptr_t) norm->sum | (uintptr_t) norm->out | (uintptr_t) norm->weight
                      | (uintptr_t) norm->delta;
-  return type == DEV_BF16 && !context->deterministic && serves (job) && places % 16 == 0
-         && !(norm->delta && norm->sum == norm->x)
-         && (job->m > 2 ? 4 : job->m) * job->cols * (int) sizeof (bf16) <= MOST_INPUT;
+  return t == 1 && type == DEV_BF16 && !context->deterministic && serves (job) && places % 16 == 0
+         && !(norm->delta && norm->sum == norm->x) && is_kept (job);
 }
 
 void
@@ -562,7 +520,7 @@ cuda_norm_qkv_forward (struct dev_context *context, const struct dev_norm *norm,
 {
   if (!cuda_enter (context) || batch->tokens <= 0)
     return;
-  few_rows_job job = new_job (w, batch->tokens);
+  row_job job = new_job (w);
   job.norm = *norm;
   job.y = raw;
   job.q = (bf16 *) q;
@@ -572,8 +530,7 @@ cuda_norm_qkv_forward (struct dev_context *context, const struct dev_norm *norm,
   job.shape = *shape;
   job.positions = batch->positions;
   job.slots = batch->slots;
-  if (!kv->k_scales && !qkv->q_norm && !qkv->k_norm && shape->head_size % 2 == 0 && takes_norm (context, &job, norm, type)
-      && launch_rows<SOURCE_NORM, RESULT_QKV> (context, &job))
+  if (!kv->k_scales && !qkv->q_norm && !qkv->k_norm && shape->head_size % 2 == 0 && takes_norm (context, &job, norm, batch->tokens, type) && launch<SOURCE_NORM, RESULT_QKV> (context, &job))
     return;
   cuda_norm_linear_forward (context, norm, raw, w, batch->tokens, type);
   cuda_qkv_forward (context, q, kv, raw, qkv, shape, batch, type);
@@ -585,11 +542,11 @@ cuda_norm_swiglu_forward (struct dev_context *context, const struct dev_norm *no
 {
   if (!cuda_enter (context) || t <= 0)
     return;
-  few_rows_job job = new_job (w, t);
+  row_job job = new_job (w);
   job.norm = *norm;
   job.y = gate_up;
   job.act = (bf16 *) act;
-  if (takes_norm (context, &job, norm, type) && launch_rows<SOURCE_NORM, RESULT_SWIGLU> (context, &job))
+  if (takes_norm (context, &job, norm, t, type) && launch<SOURCE_NORM, RESULT_SWIGLU> (context, &job))
     return;
   cuda_norm_linear_forward (context, norm, gate_up, w, t, type);
   cuda_swiglu_before_linear (context, act, gate_up, w, t, type);
