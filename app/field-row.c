@@ -382,16 +382,27 @@ make_editor (PlumbFieldRow *self)
     gtk_box_append (self->beside, self->editor);
 }
 
+/* "Longest sequence (tokens)", but "Steps" alone: the unit is not said twice. */
+static char *
+title_of (const PlumbField *field)
+{
+  const char *label = _ (field->label), *unit = field->unit != NULL ? _ (field->unit) : NULL;
+  g_autofree char *folded = g_utf8_casefold (label, -1);
+  g_autofree char *folded_unit = g_utf8_casefold (unit != NULL ? unit : "", -1);
+
+  /* A unit of one letter is found in any word. */
+  if (unit == NULL || (strlen (folded_unit) > 2 && strstr (folded, folded_unit) != NULL))
+    return g_strdup (label);
+  /* translators: a setting and its unit */
+  return g_strdup_printf (_ ("%s (%s)"), label, unit);
+}
+
 static void
 describe (PlumbFieldRow *self)
 {
   const PlumbField *field = self->field;
-  g_autofree char *title = NULL, *reset = NULL;
+  g_autofree char *title = title_of (field), *reset = NULL;
 
-  if (field->unit != NULL)
-    title = g_strdup_printf (_ ("%s, in %s"), _ (field->label), _ (field->unit));
-  else
-    title = g_strdup (_ (field->label));
   gtk_label_set_text (self->title, title);
   gtk_label_set_text (self->help, _ (field->help));
   gtk_widget_set_tooltip_text (GTK_WIDGET (self->title), field->key);

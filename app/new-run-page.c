@@ -24,6 +24,9 @@ struct _PlumbNewRunPage
 
   AdwHeaderBar *header;
   GtkWidget *back;
+  GtkWidget *open;
+  GtkWidget *preview;
+  GtkWidget *preview_icon; /* in its place where there is little room */
   GtkButton *start;
   GtkLabel *start_label;
   GtkDropDown *presets_box;
@@ -616,6 +619,9 @@ plumb_new_run_page_set_property (GObject *object, guint id, const GValue *value,
     case PROP_FOLDED:
       self->folded = g_value_get_boolean (value);
       gtk_widget_set_visible (self->back, self->folded);
+      gtk_widget_set_visible (self->open, !self->folded);
+      gtk_widget_set_visible (self->preview, !self->folded);
+      gtk_widget_set_visible (self->preview_icon, self->folded);
       adw_header_bar_set_show_start_title_buttons (self->header, self->folded);
       g_object_notify_by_pspec (object, pspec);
       break;
@@ -652,6 +658,9 @@ bind_template (GtkWidgetClass *klass)
                                                "/org/plumbline/Plumbline/ui/new-run-page.ui");
   gtk_widget_class_bind_template_child (klass, PlumbNewRunPage, header);
   gtk_widget_class_bind_template_child (klass, PlumbNewRunPage, back);
+  gtk_widget_class_bind_template_child (klass, PlumbNewRunPage, open);
+  gtk_widget_class_bind_template_child (klass, PlumbNewRunPage, preview);
+  gtk_widget_class_bind_template_child (klass, PlumbNewRunPage, preview_icon);
   gtk_widget_class_bind_template_child (klass, PlumbNewRunPage, start);
   gtk_widget_class_bind_template_child (klass, PlumbNewRunPage, start_label);
   gtk_widget_class_bind_template_child (klass, PlumbNewRunPage, presets_box);

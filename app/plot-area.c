@@ -407,6 +407,20 @@ plumb_plot_area_size_allocate (GtkWidget *widget, int width, int height, int bas
     plumb_plot_area_update_now (self);
 }
 
+static gboolean
+look_cb (gpointer user_data)
+{
+  maybe_update (PLUMB_PLOT_AREA (user_data));
+  return G_SOURCE_REMOVE;
+}
+
+/* In the middle of an allocation nothing is known of where the chart will lie. */
+static void
+queue_look (PlumbPlotArea *self)
+{
+  g_idle_add_full (G_PRIORITY_DEFAULT_IDLE, look_cb, g_object_ref (self), g_object_unref);
+}
+
 /* While its page scrolls, a chart that comes into view catches up. */
 static void
 plumb_plot_area_map (GtkWidget *widget)
@@ -422,6 +436,9 @@ plumb_plot_area_map (GtkWidget *widget)
       g_object_ref (self->adjustment);
       g_signal_connect_object (self->adjustment, "value-changed", G_CALLBACK (maybe_update), self,
                                G_CONNECT_SWAPPED);
+      /* A taller window shows more of the page without scrolling it. */
+      g_signal_connect_object (self->adjustment, "notify::page-size", G_CALLBACK (queue_look), self,
+                               G_CONNECT_SWAPPED);
     }
   plumb_plot_area_update_now (self);
 }
@@ -432,7 +449,10 @@ plumb_plot_area_unmap (GtkWidget *widget)
   PlumbPlotArea *self = PLUMB_PLOT_AREA (widget);
 
   if (self->adjustment != NULL)
-    g_signal_handlers_disconnect_by_func (self->adjustment, maybe_update, self);
+    {
+      g_signal_handlers_disconnect_by_func (self->adjustment, maybe_update, self);
+      g_signal_handlers_disconnect_by_func (self->adjustment, queue_look, self);
+    }
   g_clear_object (&self->adjustment);
   g_clear_handle_id (&self->timeout, g_source_remove);
   g_clear_handle_id (&self->unseen_timeout, g_source_remove);

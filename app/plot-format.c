@@ -71,6 +71,8 @@ plumb_format_duration (double seconds)
     return g_strdup ("–");
   if (seconds == 0)
     return g_strdup_printf (_ ("%d s"), 0);
+  if (seconds < 1e-3)
+    return g_strdup_printf (_ ("%.3g µs"), seconds * 1e6);
   if (seconds < 1)
     return g_strdup_printf (_ ("%.3g ms"), seconds * 1000);
   if (seconds < 10)
@@ -159,6 +161,8 @@ plumb_format_tick (double value, double step, const char *unit)
       number = decimals (100 * value, 100 * step);
       return g_strdup_printf ("%s %%", number);
     }
+  if (g_strcmp0 (unit, "s") == 0 && step > 0 && step < 0.01 && value >= 0)
+    return value > 0 ? plumb_format_duration (value) : g_strdup ("0");
   for (guint i = 0; i < G_N_ELEMENTS (thousands); i++)
     if (fabs (value) >= thousands[i].factor && fabs (value) >= 1e4)
       {

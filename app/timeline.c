@@ -4,13 +4,15 @@
 
 #include <glib/gi18n.h>
 #include <math.h>
+#include <string.h>
 
 #include "app/plot-format.h"
 #include "app/plot-scale.h"
 #include "app/timeline.h"
 
-#define LANE 36
-#define BAR 26
+#define LANE 50 /* px: the name of the worker, and under it its bar */
+#define BAR 24
+#define NAME 9 /* px: from the bar up to the middle of the name */
 #define AXIS 24
 #define FIRST_SPAN 60.0 /* seconds shown at first */
 #define LEAST_SPAN 0.5
@@ -21,7 +23,7 @@ struct _PlumbTimeline
 
   PlumbRun *run;
   GtkAdjustment *adjustment;
-  GPtrArray *workers; /* interned names, in order of appearance */
+  GPtrArray *workers; /* interned names, sorted */
   guint seen;         /* phases that the above was made from */
   gboolean zoomed;    /* the user chose how much is shown */
 };
@@ -40,6 +42,16 @@ plumb_phase_color (const char *phase)
   return g_str_hash (phase) % 8;
 }
 
+/* "worker 2" before "worker 10". */
+static int
+compare_workers (gconstpointer a, gconstpointer b)
+{
+  g_autofree char *left = g_utf8_collate_key_for_filename (*(char *const *)a, -1);
+  g_autofree char *right = g_utf8_collate_key_for_filename (*(char *const *)b, -1);
+
+  return strcmp (left, right);
+}
+
 static guint
 find_lane (PlumbTimeline *self, const char *worker)
 {
@@ -47,8 +59,9 @@ find_lane (PlumbTimeline *self, const char *worker)
     if (self->workers->pdata[i] == worker)
       return i;
   g_ptr_array_add (self->workers, (gpointer)worker);
+  g_ptr_array_sort (self->workers, compare_workers);
   gtk_widget_queue_resize (GTK_WIDGET (self));
-  return self->workers->len - 1;
+  return find_lane (self, worker);
 }
 
 /* The shown part moves along with a running run while it reaches to the end. */
@@ -169,6 +182,15 @@ append_bars (PlumbTimeline *self, GtkSnapshot *snapshot, const GdkRGBA *text)
 }
 
 static void
+append_names (PlumbTimeline *self, GtkSnapshot *snapshot, const GdkRGBA *text)
+{
+  GdkRGBA dim = { text->red, text->green, text->blue, 0.7 };
+
+  for (guint i = 0; i < self->workers->len; i++)
+    append_text (self, snapshot, self->workers->pdata[i], 2, i * LANE + LANE - BAR - NAME, 0, &dim);
+}
+
+static void
 plumb_timeline_snapshot (GtkWidget *widget, GtkSnapshot *snapshot)
 {
   PlumbTimeline *self = PLUMB_TIMELINE (widget);
@@ -179,6 +201,7 @@ plumb_timeline_snapshot (GtkWidget *widget, GtkSnapshot *snapshot)
   gtk_style_context_get_color (gtk_widget_get_style_context (widget), &text);
   append_axis (self, snapshot, &text);
   append_bars (self, snapshot, &text);
+  append_names (self, snapshot, &text);
 }
 
 static void

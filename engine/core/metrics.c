@@ -155,7 +155,7 @@ static const PlumbChart grpo_charts[] = {
   { N_("Throughput"), { "throughput/total", "throughput/rollout", "throughput/train" }, FALSE, NULL, NULL },
   { N_("Share of the limit"), { "throughput/total_of_limit", "throughput/rollout_of_limit", "throughput/train_of_limit" }, FALSE, NULL, NULL },
   { N_("Time of a step"), { "time/generate", "time/score", "time/logprob", "time/train", "time/sync", "time/idle" }, TRUE, NULL, NULL },
-  { N_("Age of the weights that generated"), { "rollout/staleness_mean", "rollout/staleness_max" }, FALSE, NULL, "rollout.async" },
+  { N_("Age of the weights"), { "rollout/staleness_mean", "rollout/staleness_max" }, FALSE, NULL, "rollout.async" },
   { N_("Warm-up loss"), { "loss/sft" }, FALSE, NULL, "warmup.steps" },
   { N_("Loss"), { "loss/policy" }, FALSE, N_("On-policy, this loss is near 0 by construction; it does not show progress."), NULL },
 };
@@ -185,7 +185,7 @@ static const PlumbChart ppo_charts[] = {
   { N_("Gradient norm"), { "policy/grad_norm", "critic/grad_norm" }, FALSE, NULL, NULL },
   { N_("Throughput"), { "throughput/total", "throughput/rollout", "throughput/train" }, FALSE, NULL, NULL },
   { N_("Time of a step"), { "time/generate", "time/score", "time/logprob", "time/train", "time/sync", "time/idle" }, TRUE, NULL, NULL },
-  { N_("Age of the weights that generated"), { "rollout/staleness_mean", "rollout/staleness_max" }, FALSE, NULL, "rollout.async" },
+  { N_("Age of the weights"), { "rollout/staleness_mean", "rollout/staleness_max" }, FALSE, NULL, "rollout.async" },
   { N_("Loss"), { "loss/policy" }, FALSE, N_("On-policy, this loss is near 0 by construction; it does not show progress."), NULL },
 };
 
