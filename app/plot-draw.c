@@ -112,16 +112,37 @@ draw_columns (PlumbPlot *self, cairo_t *cr, const double *x, const double *y, gs
   cairo_fill (cr);
 }
 
+/* From where on there are too many points for strokes. On a linear axis that is all or nothing; a
+ * logarithmic one is sparse at its start. */
+static gsize
+find_dense (PlumbPlot *self, const double *x, gsize begin, gsize end, guint per_column)
+{
+  gsize enough = per_column * count_columns (self);
+
+  if (end - begin < enough)
+    return end;
+  if (!self->x.log)
+    return begin;
+  for (gsize i = begin; i + per_column < end; i++)
+    if (x[i] > 0
+        && plumb_scale_to_pixel (&self->x, x[i + per_column])
+                   - plumb_scale_to_pixel (&self->x, x[i])
+               < 1.0 / self->spec->scale)
+      return i;
+  return end;
+}
+
 static void
 draw_line (PlumbPlot *self, cairo_t *cr, const double *x, const double *y, gsize n, double width)
 {
-  gsize begin, end;
+  gsize begin, end, dense;
 
   find_visible (self, x, n, &begin, &end);
-  if (end - begin < POINTS_PER_COLUMN * count_columns (self))
-    draw_polyline (self, cr, x + begin, y + begin, end - begin, width);
-  else
-    draw_columns (self, cr, x, y, n, width);
+  dense = find_dense (self, x, begin, end, POINTS_PER_COLUMN);
+  if (dense > begin)
+    draw_polyline (self, cr, x + begin, y + begin, MIN (dense + 1, end) - begin, width);
+  if (dense < end)
+    draw_columns (self, cr, x + dense, y + dense, n - dense, width);
 }
 
 /* Each superseded attempt is a line of its own, never joined to another. */
@@ -195,44 +216,61 @@ band_pixel (PlumbPlot *self, double y)
   return plumb_scale_to_pixel (&self->y, self->y.log ? MAX (y, self->y.min) : y);
 }
 
+/* A band laid out for drawing. */
+typedef struct
+{
+  const double *x, *low, *high;
+} Band;
+
+static void
+add_band_outline (PlumbPlot *self, cairo_t *cr, const Band *band, gsize begin, gsize end)
+{
+  for (gsize k = begin; k < end; k++)
+    cairo_line_to (cr, plumb_scale_to_pixel (&self->x, band->x[k]),
+                   band_pixel (self, band->high[k]));
+  for (gsize k = end; k > begin; k--)
+    cairo_line_to (cr, plumb_scale_to_pixel (&self->x, band->x[k - 1]),
+                   band_pixel (self, band->low[k - 1]));
+}
+
+static void
+add_band_columns (PlumbPlot *self, cairo_t *cr, const Band *band, gsize begin, gsize n)
+{
+  guint n_columns = count_columns (self);
+  g_autofree PlumbColumn *lower = g_new (PlumbColumn, n_columns);
+  g_autofree PlumbColumn *upper = g_new (PlumbColumn, n_columns);
+  double width = 1.0 / self->spec->scale;
+
+  plumb_plot_reduce (self, band->x + begin, band->low + begin, n - begin, lower, n_columns);
+  plumb_plot_reduce (self, band->x + begin, band->high + begin, n - begin, upper, n_columns);
+  for (guint k = 0; k < n_columns; k++)
+    if (lower[k].n > 0)
+      {
+        double top = band_pixel (self, upper[k].max);
+
+        cairo_rectangle (cr, self->area.x + k * width, top, width,
+                         band_pixel (self, lower[k].min) - top);
+      }
+}
+
 static void
 draw_band (PlumbPlot *self, cairo_t *cr, guint i)
 {
   const PlumbCurve *line = self->curves->pdata[i - 1];
-  const PlumbCurve *band = self->curves->pdata[i];
-  g_autofree double *x = g_new (double, MAX (band->n, 1));
-  g_autofree double *low = g_new (double, MAX (band->n, 1));
-  g_autofree double *high = g_new (double, MAX (band->n, 1));
-  gsize n = take_band (line, band, x, low, high);
-  gsize begin, end;
+  const PlumbCurve *deviation = self->curves->pdata[i];
+  g_autofree double *x = g_new (double, MAX (deviation->n, 1));
+  g_autofree double *low = g_new (double, MAX (deviation->n, 1));
+  g_autofree double *high = g_new (double, MAX (deviation->n, 1));
+  gsize n = take_band (line, deviation, x, low, high);
+  Band band = { x, low, high };
+  gsize begin, end, dense;
 
   find_visible (self, x, n, &begin, &end);
-  if (end - begin < count_columns (self))
-    {
-      for (gsize k = begin; k < end; k++)
-        cairo_line_to (cr, plumb_scale_to_pixel (&self->x, x[k]), band_pixel (self, high[k]));
-      for (gsize k = end; k > begin; k--)
-        cairo_line_to (cr, plumb_scale_to_pixel (&self->x, x[k - 1]),
-                       band_pixel (self, low[k - 1]));
-    }
-  else
-    {
-      guint n_columns = count_columns (self);
-      g_autofree PlumbColumn *lower = g_new (PlumbColumn, n_columns);
-      g_autofree PlumbColumn *upper = g_new (PlumbColumn, n_columns);
-      double width = 1.0 / self->spec->scale;
-
-      plumb_plot_reduce (self, x, low, n, lower, n_columns);
-      plumb_plot_reduce (self, x, high, n, upper, n_columns);
-      for (guint k = 0; k < n_columns; k++)
-        if (lower[k].n > 0)
-          {
-            double top = band_pixel (self, upper[k].max);
-
-            cairo_rectangle (cr, self->area.x + k * width, top, width,
-                             band_pixel (self, lower[k].min) - top);
-          }
-    }
+  dense = find_dense (self, x, begin, end, 1);
+  if (dense > begin)
+    add_band_outline (self, cr, &band, begin, MIN (dense + 1, end));
+  if (dense < end)
+    add_band_columns (self, cr, &band, dense, n);
   cairo_fill (cr);
 }
 
@@ -294,7 +332,7 @@ draw_y_axis (PlumbPlot *self, cairo_t *cr, PangoLayout *layout)
       cairo_move_to (cr, self->area.x, y);
       cairo_line_to (cr, self->area.x + self->area.width, y);
       cairo_stroke (cr);
-      if (self->y_ticks.minor[i])
+      if (self->y_ticks.minor[i] || layout == NULL)
         continue;
       label = plumb_format_tick (self->y_ticks.value[i], self->y_ticks.step, unit);
       set_color (cr, &self->spec->style.text, 1);
@@ -405,23 +443,33 @@ draw_all_series (PlumbPlot *self, cairo_t *cr)
     }
 }
 
+static PangoLayout *
+create_layout (PlumbPlot *self, cairo_t *cr)
+{
+  g_autoptr (PangoFontDescription) font
+      = pango_font_description_from_string (self->spec->style.font);
+  PangoLayout *layout = pango_cairo_create_layout (cr);
+
+  pango_layout_set_font_description (layout, font);
+  return layout;
+}
+
 void
 plumb_plot_draw (PlumbPlot *self, cairo_t *cr)
 {
-  g_autoptr (PangoLayout) layout = NULL;
-  g_autoptr (PangoFontDescription) font = NULL;
+  g_autoptr (PangoLayout) layout = NULL; /* NULL: no labels */
 
   g_return_if_fail (self != NULL && cr != NULL);
 
   /* Axes without points would show a range that nobody measured. */
   if (!self->has_points)
     return;
-  layout = pango_cairo_create_layout (cr);
-  font = pango_font_description_from_string (self->spec->style.font);
-  pango_layout_set_font_description (layout, font);
+  if (!self->spec->bare)
+    layout = create_layout (self, cr);
   cairo_save (cr);
   draw_y_axis (self, cr, layout);
-  draw_x_axis (self, cr, layout);
+  if (layout != NULL)
+    draw_x_axis (self, cr, layout);
   draw_events (self, cr);
 
   cairo_rectangle (cr, self->area.x, 0, self->area.width + 4, self->area.y + self->area.height);

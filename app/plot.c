@@ -168,6 +168,12 @@ extend_stack (PlumbPlot *self, double *min, double *max)
     extend (0, min, max);
 }
 
+static const char *
+y_unit (PlumbPlot *self)
+{
+  return self->spec->series->len > 0 ? ((PlumbPlotSeries *)self->spec->series->pdata[0])->unit : "";
+}
+
 static void
 find_y_range (PlumbPlot *self)
 {
@@ -196,7 +202,10 @@ find_y_range (PlumbPlot *self)
 
   if (!(min <= max))
     min = log ? 0.1 : 0, max = 1;
-  if (!log && (self->spec->from_zero || stacked))
+  /* Of a share that never changes the whole range says more than one beyond it. */
+  if (!log && min == max && min >= 0 && max <= 1 && g_strcmp0 (y_unit (self), "share") == 0)
+    min = 0, max = 1;
+  else if (!log && (self->spec->from_zero || stacked))
     {
       gboolean above = min >= 0;
 
@@ -234,34 +243,23 @@ plumb_plot_reduce (PlumbPlot *self,
                    n_columns);
 }
 
-static const char *
-y_unit (PlumbPlot *self)
+static PangoLayout *
+new_layout (PlumbPlot *self)
 {
-  return self->spec->series->len > 0 ? ((PlumbPlotSeries *)self->spec->series->pdata[0])->unit : "";
+  PangoContext *context = pango_font_map_create_context (pango_cairo_font_map_get_default ());
+  g_autoptr (PangoFontDescription) font
+      = pango_font_description_from_string (self->spec->style.font);
+  PangoLayout *layout = pango_layout_new (context);
+
+  g_object_unref (context);
+  pango_layout_set_font_description (layout, font);
+  return layout;
 }
 
-/* The widest label decides the left margin; the font's height the lower one. */
-static void
-lay_out (PlumbPlot *self)
+static int
+measure_labels (PlumbPlot *self, PangoLayout *layout)
 {
-  PlumbPlotSpec *spec = self->spec;
-  g_autoptr (GObject) context = NULL;
-  g_autoptr (PangoLayout) layout = NULL;
-  g_autoptr (PangoFontDescription) font = pango_font_description_from_string (spec->style.font);
-  int width, height, widest = 0;
-  double left, bottom;
-
-  context = G_OBJECT (pango_font_map_create_context (pango_cairo_font_map_get_default ()));
-  layout = pango_layout_new (PANGO_CONTEXT (context));
-  pango_layout_set_font_description (layout, font);
-  pango_layout_set_text (layout, "0", -1);
-  pango_layout_get_pixel_size (layout, NULL, &height);
-  self->label_height = height;
-  bottom = MAX (1, spec->height - height - GAP);
-  if (self->y.log)
-    plumb_ticks_log (&self->y_ticks, self->y.min, self->y.max, MAX (3, (int)bottom / 28));
-  else
-    plumb_ticks_linear (&self->y_ticks, self->y.min, self->y.max, MAX (3, (int)bottom / 28), FALSE);
+  int width, widest = 0;
 
   for (guint i = 0; i < self->y_ticks.n; i++)
     {
@@ -274,6 +272,31 @@ lay_out (PlumbPlot *self)
       pango_layout_get_pixel_size (layout, &width, NULL);
       widest = MAX (widest, width);
     }
+  return widest;
+}
+
+/* The widest label decides the left margin; the font's height the lower one. */
+static void
+lay_out (PlumbPlot *self)
+{
+  PlumbPlotSpec *spec = self->spec;
+  g_autoptr (PangoLayout) layout = spec->bare ? NULL : new_layout (self);
+  int height = 0, widest;
+  double left, bottom;
+
+  if (layout != NULL)
+    {
+      pango_layout_set_text (layout, "0", -1);
+      pango_layout_get_pixel_size (layout, NULL, &height);
+    }
+  self->label_height = height;
+  bottom = MAX (1, spec->height - height - GAP);
+  if (self->y.log)
+    plumb_ticks_log (&self->y_ticks, self->y.min, self->y.max, MAX (3, (int)bottom / 28));
+  else
+    plumb_ticks_linear (&self->y_ticks, self->y.min, self->y.max, MAX (3, (int)bottom / 28), FALSE);
+
+  widest = layout != NULL ? measure_labels (self, layout) : 0;
   left = MIN (widest + GAP, spec->width / 2);
   self->area = (cairo_rectangle_t){ left, height / 2.0, MAX (1, spec->width - left - GAP),
                                     MAX (1, bottom - height / 2.0) };

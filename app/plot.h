@@ -60,6 +60,7 @@ typedef struct
   gboolean log_x;      /* linear all the same where no x is above zero */
   gboolean log_y;
   gboolean from_zero; /* the y axis includes zero */
+  gboolean bare;      /* without labels: nothing of the picture depends on a font */
   double smoothing;   /* 0 to 0.999 */
   int width, height;  /* in pixels of the user's space */
   int scale;          /* device pixels for each of them */

@@ -318,6 +318,9 @@ test_numbers (void)
   check_text (plumb_format_tick (0.15, 0.05, ""), "0.15");
   check_text (plumb_format_tick (0.5, 0.25, "share"), "50 %");
   check_text (plumb_format_tick (20000, 5000, ""), "20k");
+  check_text (plumb_format_tick (0.000015, 0.000005, "s"), "15 µs");
+  check_text (plumb_format_tick (0.5, 0.1, "s"), "0.5");
+  check_text (plumb_format_value (0.0000031, "s"), "3.1 µs");
   check_text (plumb_format_duration_tick (5400, 1800), "1:30 h");
   for (int i = 0; i < 5000; i++)
     {
