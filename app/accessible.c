@@ -35,3 +35,16 @@ plumb_accessible_follow_pages (GtkWidget *stack)
   g_signal_connect (stack, "notify::visible-child", G_CALLBACK (visible_child_cb), NULL);
   visible_child_cb (stack);
 }
+
+void
+plumb_accessible_filter (GtkListBox *list)
+{
+  GtkListBoxRow *row;
+
+  g_return_if_fail (GTK_IS_LIST_BOX (list));
+
+  gtk_list_box_invalidate_filter (list);
+  for (int i = 0; (row = gtk_list_box_get_row_at_index (list, i)) != NULL; i++)
+    gtk_accessible_update_state (GTK_ACCESSIBLE (row), GTK_ACCESSIBLE_STATE_HIDDEN,
+                                 !gtk_widget_get_child_visible (GTK_WIDGET (row)), -1);
+}

@@ -14,4 +14,7 @@ void plumb_accessible_set_label (GtkWidget *widget, const char *label);
  * pages are there. */
 void plumb_accessible_follow_pages (GtkWidget *stack);
 
+/* Filters the rows of a list anew; those that are filtered out are not told of. */
+void plumb_accessible_filter (GtkListBox *list);
+
 G_END_DECLS

@@ -417,6 +417,15 @@ plumb_chart_card_set_property (GObject *object, guint id, const GValue *value, G
   g_object_notify_by_pspec (object, pspec);
 }
 
+/* The keys of a chart are for its area, not for the button of its menu. */
+static gboolean
+plumb_chart_card_grab_focus (GtkWidget *widget)
+{
+  PlumbChartCard *self = PLUMB_CHART_CARD (widget);
+
+  return self->area != NULL && gtk_widget_grab_focus (GTK_WIDGET (self->area));
+}
+
 static void
 plumb_chart_card_dispose (GObject *object)
 {
@@ -491,6 +500,7 @@ plumb_chart_card_class_init (PlumbChartCardClass *klass)
   G_OBJECT_CLASS (klass)->set_property = plumb_chart_card_set_property;
   G_OBJECT_CLASS (klass)->dispose = plumb_chart_card_dispose;
   G_OBJECT_CLASS (klass)->finalize = plumb_chart_card_finalize;
+  widget_class->grab_focus = plumb_chart_card_grab_focus;
   install_properties (G_OBJECT_CLASS (klass));
   gtk_widget_class_set_template_from_resource (widget_class,
                                                "/org/plumbline/Plumbline/ui/chart-card.ui");

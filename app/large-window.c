@@ -41,5 +41,7 @@ plumb_large_window_present (GtkWidget *content, const char *title, GtkWindow *pa
   gtk_box_append (GTK_BOX (box), content);
   adw_window_set_content (ADW_WINDOW (window), box);
   add_escape (window);
+  /* Else the first text that can be selected is. */
+  gtk_widget_grab_focus (content);
   gtk_window_present (GTK_WINDOW (window));
 }

@@ -97,6 +97,19 @@ readout_top (PlumbPlotArea *self, GArray *readings, double height)
   return 4;
 }
 
+/* The series that the keys chose, if it has a value there; else the first that has. */
+static guint
+chosen_reading (PlumbPlotArea *self, GArray *readings)
+{
+  GPtrArray *series = plumb_plot_get_spec (self->plot)->series;
+  const PlumbPlotSeries *chosen = series->pdata[MIN (self->series, series->len - 1)];
+
+  for (guint i = 0; i < readings->len; i++)
+    if (g_array_index (readings, PlumbPlotReading, i).label == chosen->label)
+      return i;
+  return 0;
+}
+
 /* Three columns of text: swatches, names, values; one line each so that they stay aligned. */
 static void
 append_readout (PlumbPlotArea *self, GtkSnapshot *snapshot, GArray *readings, double at)
@@ -108,6 +121,7 @@ append_readout (PlumbPlotArea *self, GtkSnapshot *snapshot, GArray *readings, do
   GdkRGBA text, background = named_color (self, "popover_bg_color", "white");
   int head_width, line, left_width, right_width, height;
   double width, x, y;
+  guint chosen = chosen_reading (self, readings);
 
   headline = format_headline (self, &g_array_index (readings, PlumbPlotReading, 0));
   for (guint i = 0; i < readings->len; i++)
@@ -115,7 +129,8 @@ append_readout (PlumbPlotArea *self, GtkSnapshot *snapshot, GArray *readings, do
       const PlumbPlotReading *reading = &g_array_index (readings, PlumbPlotReading, i);
       g_autofree char *value = format_reading (self, reading);
 
-      g_string_append_printf (names, "%s%s", i > 0 ? "\n" : "", reading->label);
+      g_string_append_printf (names, "%s%s%s", i > 0 ? "\n" : "", i > 0 && i == chosen ? "▸ " : "",
+                              reading->label);
       g_string_append_printf (values, "%s%s", i > 0 ? "\n" : "", value);
     }
   head = new_layout (self, headline);
@@ -249,18 +264,22 @@ describe_cursor (PlumbPlotArea *self, double x)
 {
   g_autoptr (GArray) readings = plumb_plot_read (self->plot, x);
   g_autoptr (GString) text = g_string_new (NULL);
+  guint chosen = chosen_reading (self, readings);
 
+  if (readings->len > 0)
+    {
+      g_autofree char *headline
+          = format_headline (self, &g_array_index (readings, PlumbPlotReading, 0));
+
+      g_string_append (text, headline);
+    }
   for (guint i = 0; i < readings->len; i++)
     {
-      const PlumbPlotReading *reading = &g_array_index (readings, PlumbPlotReading, i);
+      /* The chosen one first, then the others in their order. */
+      guint k = i == 0 ? chosen : i <= chosen ? i - 1 : i;
+      const PlumbPlotReading *reading = &g_array_index (readings, PlumbPlotReading, k);
       g_autofree char *value = plumb_format_exact (reading->point.value);
 
-      if (i == 0)
-        {
-          g_autofree char *headline = format_headline (self, reading);
-
-          g_string_append (text, headline);
-        }
       g_string_append_printf (text, ", %s: %s", reading->label, value);
     }
   return g_string_free (g_steal_pointer (&text), FALSE);
@@ -269,9 +288,11 @@ describe_cursor (PlumbPlotArea *self, double x)
 static char *
 describe_curve (PlumbPlotArea *self)
 {
-  const PlumbCurve *curve = plumb_plot_get_curve (self->plot, 0);
-  const char *unit = ((PlumbPlotSeries *)plumb_plot_get_spec (self->plot)->series->pdata[0])->unit;
-  g_autofree char *at = NULL, *last = NULL, *least = NULL, *most = NULL;
+  GPtrArray *all = plumb_plot_get_spec (self->plot)->series;
+  guint chosen = MIN (self->series, all->len - 1);
+  const PlumbPlotSeries *series = all->pdata[chosen];
+  const PlumbCurve *curve = plumb_plot_get_curve (self->plot, chosen);
+  g_autofree char *at = NULL, *last = NULL, *least = NULL, *most = NULL, *text = NULL;
   double min = INFINITY, max = -INFINITY;
 
   if (curve->n == 0)
@@ -283,11 +304,12 @@ describe_curve (PlumbPlotArea *self)
         max = MAX (max, curve->raw[i]);
       }
   at = plumb_plot_format_x (self->plot, curve->x[curve->n - 1]);
-  last = plumb_format_value (curve->raw[curve->n - 1], unit);
-  least = plumb_format_value (min, unit);
-  most = plumb_format_value (max, unit);
+  last = plumb_format_value (curve->raw[curve->n - 1], series->unit);
+  least = plumb_format_value (min, series->unit);
+  most = plumb_format_value (max, series->unit);
   /* translators: "step 410: 0.62; least 0.11, greatest 0.64" */
-  return g_strdup_printf (_ ("%s: %s; least %s, greatest %s"), at, last, least, most);
+  text = g_strdup_printf (_ ("%s: %s; least %s, greatest %s"), at, last, least, most);
+  return chosen > 0 ? g_strdup_printf ("%s, %s", series->label, text) : g_steal_pointer (&text);
 }
 
 static void

@@ -24,6 +24,7 @@ struct _PlumbPlotArea
   guint timeout;
 
   double pointer_x;
+  guint series;              /* that the keys chose; read out first */
   double drag_from, drag_to; /* NaN: no drag */
   guint log : 1;
   guint log_x : 1;

@@ -369,6 +369,22 @@ move_cursor_cb (GtkWidget *widget, GVariant *arguments, gpointer user_data)
 }
 
 static gboolean
+move_series_cb (GtkWidget *widget, GVariant *arguments, gpointer user_data)
+{
+  PlumbPlotArea *self = PLUMB_PLOT_AREA (widget);
+  guint n = self->plot != NULL ? plumb_plot_get_spec (self->plot)->series->len : 0;
+  int by;
+
+  g_variant_get (arguments, "(i)", &by);
+  if (n < 2)
+    return GDK_EVENT_PROPAGATE;
+  self->series = (MIN (self->series, n - 1) + n + by) % n;
+  plumb_plot_area_describe (self);
+  gtk_widget_queue_draw (widget);
+  return GDK_EVENT_STOP;
+}
+
+static gboolean
 zoom_key_cb (GtkWidget *widget, GVariant *arguments, gpointer user_data)
 {
   PlumbPlotArea *self = PLUMB_PLOT_AREA (widget);
@@ -539,6 +555,8 @@ add_keys (GtkWidgetClass *klass)
   for (guint i = 0; i < G_N_ELEMENTS (moves); i++)
     gtk_widget_class_add_binding (klass, moves[i].key, moves[i].modifiers, move_cursor_cb, "(i)",
                                   moves[i].by);
+  gtk_widget_class_add_binding (klass, GDK_KEY_Up, 0, move_series_cb, "(i)", -1);
+  gtk_widget_class_add_binding (klass, GDK_KEY_Down, 0, move_series_cb, "(i)", 1);
   for (guint i = 0; i < G_N_ELEMENTS (zooms); i++)
     gtk_widget_class_add_binding (klass, zooms[i].key, 0, zoom_key_cb, "(d)", zooms[i].factor);
 }

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "app/accessible.h"
 #include "app/quick-open.h"
 
 struct _PlumbQuickOpen
@@ -87,7 +88,7 @@ search_cb (PlumbQuickOpen *self)
 
   g_strfreev (self->words);
   self->words = g_strsplit_set (folded, " \t", -1);
-  gtk_list_box_invalidate_filter (self->list);
+  plumb_accessible_filter (self->list);
   first = find_row (self, 0, 1);
   if (first != NULL)
     select_row (self, first);

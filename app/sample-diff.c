@@ -85,9 +85,13 @@ show (const Query *query, const PlumbSample *earlier)
   g_autofree char *markup = plumb_sample_diff_markup (earlier->response_text, query->text);
 
   title = g_strdup_printf (_ ("Step %d against Step %d"), (int)query->step, (int)earlier->step);
-  facts = g_strdup_printf (_ ("Reward %s, then %s. What is gone is struck out, what is new is "
-                              "underlined."),
-                           old_reward, query->reward);
+  if (g_strcmp0 (earlier->response_text, query->text) == 0)
+    facts = g_strdup_printf (_ ("Reward %s, then %s. The answer is the same."), old_reward,
+                             query->reward);
+  else
+    facts = g_strdup_printf (_ ("Reward %s, then %s. What is gone is struck out, what is new is "
+                                "underlined."),
+                             old_reward, query->reward);
   gtk_label_set_markup (GTK_LABEL (diff), markup);
   gtk_box_append (GTK_BOX (box), new_label (query->prompt, "prompt"));
   gtk_box_append (GTK_BOX (box), new_label (facts, "dim-label"));

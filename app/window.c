@@ -277,7 +277,7 @@ plumb_window_init (PlumbWindow *self)
   g_signal_connect_object (self->list, "row-selected", G_CALLBACK (row_selected_cb), self,
                            G_CONNECT_SWAPPED);
   g_signal_connect_object (self->search, "search-changed",
-                           G_CALLBACK (gtk_list_box_invalidate_filter), self->list,
+                           G_CALLBACK (plumb_accessible_filter), self->list,
                            G_CONNECT_SWAPPED);
   g_signal_connect_object (self->new_run, "started", G_CALLBACK (started_cb), self,
                            G_CONNECT_SWAPPED);

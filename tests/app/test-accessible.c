@@ -160,6 +160,21 @@ test_details (void)
   reader_wait (ATSPI_ROLE_LIST_ITEM, "Steps*", 5);
 }
 
+/* The list of everything to go to, by the window's own action, which Ctrl+K is for. */
+static void
+test_quick_open (void)
+{
+  reader_act (ATSPI_ROLE_FRAME, "Plumbline", "win.quick-open");
+  reader_wait (ATSPI_ROLE_LIST_ITEM, "by ear", 5);
+  reader_wait (ATSPI_ROLE_LIST_ITEM, "Import Settings or Curves", 5);
+  g_assert_cmpuint (reader_count_nameless (), ==, 0);
+  reader_write (ATSPI_ROLE_ENTRY, "Quick Open", "timeline");
+  reader_wait_gone (ATSPI_ROLE_LIST_ITEM, "Import Settings or Curves", 5);
+  reader_wait (ATSPI_ROLE_LIST_ITEM, "Timeline", 5);
+  reader_act (ATSPI_ROLE_FRAME, "Quick Open", "window.close");
+  reader_wait_gone (ATSPI_ROLE_ENTRY, "Quick Open", 5);
+}
+
 /* The window closes by its button, without a complaint in all that time. */
 static void
 test_quit (void)
@@ -208,7 +223,8 @@ main (int argc, char **argv)
   g_test_add_func ("/accessible/07-rollouts", test_rollouts);
   g_test_add_func ("/accessible/08-timeline", test_timeline);
   g_test_add_func ("/accessible/09-details", test_details);
-  g_test_add_func ("/accessible/10-quit", test_quit);
+  g_test_add_func ("/accessible/10-quick-open", test_quick_open);
+  g_test_add_func ("/accessible/11-quit", test_quit);
   result = g_test_run ();
   reader_detach ();
   g_clear_object (&program);
