@@ -75,7 +75,6 @@ struct cuda_attention
   const struct cudnn_calls *calls;
   cudnnHandle_t handle;
   cudnnBackendDescriptor_t device;
-  cudaEvent_t start, end;
   bool always; // without measuring
   int n_plans;
   struct plan plans[PLANS];
@@ -328,8 +327,7 @@ open_library (struct dev_context *context, const char **why)
       && calls->make (CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &self->device) == CUDNN_STATUS_SUCCESS
       && calls->set (self->device, CUDNN_ATTR_DEVICEPROP_HANDLE, CUDNN_TYPE_HANDLE, 1, &self->handle)
              == CUDNN_STATUS_SUCCESS
-      && calls->finalize (self->device) == CUDNN_STATUS_SUCCESS && cudaEventCreate (&self->start) == cudaSuccess
-      && cudaEventCreate (&self->end) == cudaSuccess)
+      && calls->finalize (self->device) == CUDNN_STATUS_SUCCESS)
     return self;
   cuda_attention_free (self);
   return NULL;
@@ -347,10 +345,6 @@ cuda_attention_free (struct cuda_attention *self)
     self->calls->unmake (self->device);
   if (self->handle)
     self->calls->destroy (self->handle);
-  if (self->start)
-    cudaEventDestroy (self->start);
-  if (self->end)
-    cudaEventDestroy (self->end);
   free (self);
 }
 
@@ -562,28 +556,17 @@ run_own (struct dev_context *context, enum direction direction, const struct ope
                                  (const float *) o.parts[STATS], o.parts[Q], &kv, o.shape, o.batch, DEV_BF16);
 }
 
-/* Milliseconds of the best of a few calls, the first not counted; negative where they fail. */
+/* Milliseconds of a way; negative where it fails. */
 static float
-time_calls (struct dev_context *context, struct plan *plan, const struct operands &o, bool own)
+time_way (struct dev_context *context, struct plan *plan, const struct operands &o, bool own)
 {
-  struct cuda_attention *self = context->attention;
-  float best = -1;
-  for (int i = 0; i < TIMINGS; i++)
-    {
-      float each = 0;
-      cudaEventRecord (self->start, context->stream);
-      if (own)
-        run_own (context, (enum direction) plan->key.direction, o);
-      else if (!run (context, plan, o))
-        return -1;
-      cudaEventRecord (self->end, context->stream);
-      if (cudaEventSynchronize (self->end) != cudaSuccess
-          || cudaEventElapsedTime (&each, self->start, self->end) != cudaSuccess)
-        return -1;
-      if (i > 0 && (best < 0 || each < best))
-        best = each;
-    }
-  return best;
+  auto nothing = [] { return true; };
+  auto attend = [&] {
+    if (own)
+      run_own (context, (enum direction) plan->key.direction, o);
+    return own || run (context, plan, o);
+  };
+  return cuda_time_best (context, TIMINGS, nothing, attend);
 }
 
 /* Both ways write the same result, so it may be written several times. */
@@ -595,7 +578,7 @@ choose (struct dev_context *context, struct plan *plan, const struct operands &o
       plan->choice = LIBRARY;
       return;
     }
-  float theirs = time_calls (context, plan, o, false), ours = time_calls (context, plan, o, true);
+  float theirs = time_way (context, plan, o, false), ours = time_way (context, plan, o, true);
   plan->choice = theirs >= 0 && theirs < ours ? LIBRARY : OWN;
 }
 

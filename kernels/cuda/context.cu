@@ -200,7 +200,8 @@ open_device (struct dev_context *self, int ordinal, size_t workspace)
       || !cuda_ok (self, cudaMalloc ((void **) &self->workspace, self->workspace_size), "the workspace")
       || !cuda_ok (self, cudaMalloc ((void **) &self->tickets, CUDA_TICKETS * sizeof *self->tickets), "tickets")
       || !cuda_ok (self, cudaMemset (self->tickets, 0, CUDA_TICKETS * sizeof *self->tickets), "tickets")
-      || !ring_new (self))
+      || !cuda_ok (self, cudaEventCreate (&self->timed[0]), "cudaEventCreate")
+      || !cuda_ok (self, cudaEventCreate (&self->timed[1]), "cudaEventCreate") || !ring_new (self))
     return;
   self->products = cuda_products_new (self);
 }
@@ -240,6 +241,9 @@ cuda_close (struct dev_context *context)
   cuda_stager_free (context->stager);
   cudaFree (context->workspace);
   cudaFree (context->tickets);
+  for (int i = 0; i < 2; i++)
+    if (context->timed[i])
+      cudaEventDestroy (context->timed[i]);
   if (context->stream)
     cudaStreamDestroy (context->stream);
   free (context);

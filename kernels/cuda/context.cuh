@@ -46,6 +46,7 @@ struct dev_context
   bool deterministic;
   bool recording;
   cudaStream_t stream;
+  cudaEvent_t timed[2]; // beginning and end of what is timed
   char *workspace;
   size_t workspace_size;
   struct cuda_products *products;
@@ -142,6 +143,31 @@ cuda_launch (struct dev_context *context, void (*kernel) (P...), dim3 grid, dim3
   config.attrs = &attribute;
   config.numAttrs = context->overlap ? 1 : 0;
   cudaLaunchKernelEx (&config, kernel, args...);
+}
+
+/* Milliseconds of the best of `times` calls of `call`, the first not counted, each behind `before`, which is not timed; negative where
+ * one fails. Both are functions that return whether they succeeded. */
+template <typename Before, typename Call>
+static inline float
+cuda_time_best (struct dev_context *context, int times, Before before, Call call)
+{
+  float best = -1;
+  for (int i = 0; i < times; i++)
+    {
+      float each = 0;
+      if (!before ())
+        return -1;
+      cudaEventRecord (context->timed[0], context->stream);
+      if (!call ())
+        return -1;
+      cudaEventRecord (context->timed[1], context->stream);
+      if (cudaEventSynchronize (context->timed[1]) != cudaSuccess
+          || cudaEventElapsedTime (&each, context->timed[0], context->timed[1]) != cudaSuccess)
+        return -1;
+      if (i > 0 && (best < 0 || each < best))
+        best = each;
+    }
+  return best;
 }
 
 /* Lets the next kernel start, and waits until what the kernels before wrote is there. Kernels that write weights are

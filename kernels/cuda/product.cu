@@ -47,7 +47,6 @@ struct cuda_products
 {
   cublasLtHandle_t handle;
   void *workspace;
-  cudaEvent_t start, end;
   struct entry *cache;
   int used;
   bool rows_equal; // the self-test passed
@@ -268,22 +267,9 @@ static float
 time_algorithm (struct dev_context *context, const struct job *job, const cublasLtMatmulAlgo_t *algorithm)
 {
   struct cuda_products *self = context->products;
-  float best = -1;
-  for (int i = 0; i < TIMINGS; i++)
-    {
-      float each = 0;
-      cudaMemsetAsync (self->workspace, 0, LIBRARY_WORKSPACE, context->stream);
-      cudaEventRecord (self->start, context->stream);
-      if (run_job (context, job, algorithm) != CUBLAS_STATUS_SUCCESS)
-        return -1;
-      cudaEventRecord (self->end, context->stream);
-      if (cudaEventSynchronize (self->end) != cudaSuccess
-          || cudaEventElapsedTime (&each, self->start, self->end) != cudaSuccess)
-        return -1;
-      if (i > 0 && (best < 0 || each < best))
-        best = each;
-    }
-  return best;
+  auto clear = [&] { return cudaMemsetAsync (self->workspace, 0, LIBRARY_WORKSPACE, context->stream) == cudaSuccess; };
+  auto multiply = [&] { return run_job (context, job, algorithm) == CUBLAS_STATUS_SUCCESS; };
+  return cuda_time_best (context, TIMINGS, clear, multiply);
 }
 
 /* Whether candidates may be timed: the mode allows it, the result is not a sum, and nothing is being recorded. */
@@ -591,8 +577,6 @@ cuda_products_new (struct dev_context *context)
       return NULL;
     }
   cuda_ok (context, cudaMalloc (&self->workspace, LIBRARY_WORKSPACE), "the workspace of cuBLASLt");
-  cuda_ok (context, cudaEventCreate (&self->start), "cudaEventCreate");
-  cuda_ok (context, cudaEventCreate (&self->end), "cudaEventCreate");
   context->products = self;
   self->rows_equal = true; /* so that the test asks the library */
   self->rows_equal = cuda_rows_are_equal (context);
@@ -609,10 +593,6 @@ cuda_products_free (struct cuda_products *self)
     return;
   if (self->handle)
     cublasLtDestroy (self->handle);
-  if (self->start)
-    cudaEventDestroy (self->start);
-  if (self->end)
-    cudaEventDestroy (self->end);
   cudaFree (self->workspace);
   free (self->cache);
   free (self);
