@@ -22,6 +22,7 @@ struct _PlumbPlotArea
   gint64 last_start;
   guint unseen_timeout; /* until it is described again while it is out of sight */
   guint timeout;
+  guint look; /* idle: whether it can be seen now */
 
   double pointer_x;
   guint series;              /* that the keys chose; read out first */

@@ -426,6 +426,7 @@ plumb_plot_area_size_allocate (GtkWidget *widget, int width, int height, int bas
 static gboolean
 look_cb (gpointer user_data)
 {
+  PLUMB_PLOT_AREA (user_data)->look = 0;
   maybe_update (PLUMB_PLOT_AREA (user_data));
   return G_SOURCE_REMOVE;
 }
@@ -434,7 +435,8 @@ look_cb (gpointer user_data)
 static void
 queue_look (PlumbPlotArea *self)
 {
-  g_idle_add_full (G_PRIORITY_DEFAULT_IDLE, look_cb, g_object_ref (self), g_object_unref);
+  if (self->look == 0)
+    self->look = g_idle_add (look_cb, self);
 }
 
 /* While its page scrolls, a chart that comes into view catches up. */
@@ -472,6 +474,7 @@ plumb_plot_area_unmap (GtkWidget *widget)
   g_clear_object (&self->adjustment);
   g_clear_handle_id (&self->timeout, g_source_remove);
   g_clear_handle_id (&self->unseen_timeout, g_source_remove);
+  g_clear_handle_id (&self->look, g_source_remove);
   g_clear_pointer (&self->node, gsk_render_node_unref);
   self->stale = TRUE;
   GTK_WIDGET_CLASS (plumb_plot_area_parent_class)->unmap (widget);
@@ -517,6 +520,7 @@ plumb_plot_area_dispose (GObject *object)
   g_clear_object (&self->cancellable);
   g_clear_handle_id (&self->timeout, g_source_remove);
   g_clear_handle_id (&self->unseen_timeout, g_source_remove);
+  g_clear_handle_id (&self->look, g_source_remove);
   g_clear_object (&self->adjustment);
   g_clear_object (&self->view);
   g_clear_pointer (&self->node, gsk_render_node_unref);

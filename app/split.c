@@ -26,11 +26,26 @@ static GParamSpec *properties[N_PROPS];
 
 G_DEFINE_FINAL_TYPE (PlumbSplit, plumb_split, GTK_TYPE_WIDGET)
 
+/* Of a folded window only the part that shows is told of. */
+static void
+tell_parts (PlumbSplit *self)
+{
+  GtkWidget *visible = adw_leaflet_get_visible_child (self->leaflet);
+  GtkWidget *parts[] = { self->sidebar, self->content };
+
+  for (guint i = 0; i < G_N_ELEMENTS (parts); i++)
+    if (parts[i] != NULL)
+      gtk_accessible_update_state (GTK_ACCESSIBLE (parts[i]), GTK_ACCESSIBLE_STATE_HIDDEN,
+                                   adw_leaflet_get_folded (self->leaflet) && parts[i] != visible,
+                                   -1);
+}
+
 static void
 folded_cb (PlumbSplit *self)
 {
   if (adw_leaflet_get_folded (self->leaflet) && self->sidebar != NULL)
     gtk_widget_show (self->sidebar);
+  tell_parts (self);
   g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_FOLDED]);
 }
 
@@ -95,6 +110,7 @@ plumb_split_dispose (GObject *object)
 {
   PlumbSplit *self = PLUMB_SPLIT (object);
 
+  self->sidebar = self->content = NULL;
   if (self->leaflet != NULL)
     gtk_widget_unparent (GTK_WIDGET (self->leaflet));
   self->leaflet = NULL;
@@ -128,6 +144,8 @@ plumb_split_init (PlumbSplit *self)
   adw_leaflet_set_can_unfold (self->leaflet, TRUE);
   gtk_widget_set_parent (GTK_WIDGET (self->leaflet), GTK_WIDGET (self));
   g_signal_connect_object (self->leaflet, "notify::folded", G_CALLBACK (folded_cb), self,
+                           G_CONNECT_SWAPPED);
+  g_signal_connect_object (self->leaflet, "notify::visible-child", G_CALLBACK (tell_parts), self,
                            G_CONNECT_SWAPPED);
 }
 

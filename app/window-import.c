@@ -5,6 +5,7 @@
 
 #include <glib/gi18n.h>
 #include <glib/gstdio.h>
+#include <string.h>
 
 #include "app/engine-client.h"
 #include "app/window-private.h"
@@ -14,6 +15,7 @@
 #include "engine/core/spec-import.h"
 
 #define MOST_BYTES (1 << 20) /* of a file of settings */
+#define MOST_LINES 12        /* of remarks */
 
 typedef struct
 {
@@ -33,6 +35,30 @@ import_free (Import *self)
   g_clear_pointer (&self->spec, plumb_spec_unref);
   g_ptr_array_unref (self->notes);
   g_free (self);
+}
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (Import, import_free)
+
+/* The window may have been closed meanwhile. */
+static gboolean
+is_gone (Import *self)
+{
+  return self->window->new_run == NULL;
+}
+
+/* A dialog is no place for more than a few lines. */
+static char *
+first_lines (const char *text)
+{
+  const char *end = text;
+
+  for (guint i = 0; i < MOST_LINES && end != NULL; i++)
+    {
+      end = strchr (end, '\n');
+      end = end != NULL ? end + 1 : NULL;
+    }
+  return end != NULL && *end != '\0' ? g_strdup_printf ("%.*s…", (int)(end - text), text)
+                                     : g_strdup (text);
 }
 
 static void
@@ -93,50 +119,54 @@ look_thread (GTask *task, gpointer source, gpointer data, GCancellable *cancella
 }
 
 static void
+show_run (Import *self, const PlumbEngineReply *reply)
+{
+  g_autofree char *remarks = first_lines (reply->complaint != NULL ? reply->complaint : "");
+
+  plumb_window_open_run (self->window, self->run);
+  if (*remarks != '\0')
+    show_text (self->window, _ ("Imported, with Remarks"), remarks);
+}
+
+static void
 curves_cb (GObject *source, GAsyncResult *result, gpointer user_data)
 {
-  Import *self = user_data;
+  g_autoptr (Import) self = user_data;
   g_autoptr (GError) error = NULL;
   g_autoptr (PlumbEngineReply) reply = plumb_engine_call_finish (result, &error);
+  g_autofree char *summary = NULL;
 
-  if (reply == NULL)
-    show_trouble (self, error->message);
-  else if (reply->exit_code != 0)
+  if (is_gone (self))
+    return;
+  if (reply != NULL && reply->exit_code == 0)
     {
-      g_autofree char *summary = plumb_engine_reply_summary (reply);
-
-      show_trouble (self, summary);
+      show_run (self, reply);
+      return;
     }
-  else
-    {
-      plumb_window_open_run (self->window, self->run);
-      if (reply->complaint != NULL && *reply->complaint != '\0')
-        show_text (self->window, _ ("Imported, with Remarks"), reply->complaint);
-    }
-  import_free (self);
+  summary = reply != NULL ? plumb_engine_reply_summary (reply) : g_strdup (error->message);
+  show_trouble (self, summary);
 }
 
 static void
 looked_cb (GObject *source, GAsyncResult *result, gpointer user_data)
 {
-  Import *self = user_data;
+  g_autoptr (Import) self = user_data;
   g_autoptr (GError) error = NULL;
   g_autofree char *name = g_path_get_basename (self->path);
   const char *arguments[] = { "import", self->path, "--run-dir", self->run, "--name", name, NULL };
+  gboolean good = g_task_propagate_boolean (G_TASK (result), &error);
 
-  if (g_task_propagate_boolean (G_TASK (result), &error) && self->run != NULL)
-    {
-      plumb_engine_call_async (arguments, NULL, curves_cb, self);
-      return;
-    }
-  if (error != NULL)
+  if (is_gone (self))
+    return;
+  if (!good)
     show_trouble (self, error->message);
+  else if (self->run != NULL)
+    plumb_engine_call_async (arguments, NULL, curves_cb, g_steal_pointer (&self));
   else
     {
       plumb_new_run_page_load_import (self->window->new_run, self->spec, self->notes, self->path);
       plumb_window_show_new_run (self->window);
     }
-  import_free (self);
 }
 
 void
