@@ -273,9 +273,9 @@ choose_old (PlumbRun *run, const PlumbBatch *batch, const Training *t)
                         && batch->experience->sequences <= plumb_spec_get_integer (run->spec, "train.batch");
   gboolean kl_in_reward = plumb_recipe_needs_reference (run->spec)
                           && plumb_recipe_advantages (run->spec, run->position.kl_coefficient).kl_in_reward;
-  if (batch->probed || run->recipe->loss != PLUMB_LOSS_POLICY)
+  if (run->recipe->loss != PLUMB_LOSS_POLICY)
     return OLD_OF_PASS;
-  if (wanted == OLD_OF_UPDATE && (!one_update || kl_in_reward || !t->policy))
+  if (wanted == OLD_OF_UPDATE && (batch->probed || !one_update || kl_in_reward || !t->policy))
     return OLD_OF_PASS;
   return wanted;
 }
@@ -373,7 +373,8 @@ make_experience (PlumbRun *run, PlumbBatch *batch, struct plumb_group_statistics
   t->loss.on_policy = t->old == OLD_OF_UPDATE;
   if (!batch->probed && !fill_log_probs (run, batch->experience, t->old == OLD_OF_PASS, error))
     return NULL;
-  if (t->old == OLD_OF_SAMPLER)
+  /* The update tells nothing of an answer that is left out: there they stay the sampler's. */
+  if (t->old != OLD_OF_PASS)
     memcpy (batch->experience->old_logp, batch->experience->rollout_logp,
             batch->experience->tokens * sizeof *batch->experience->old_logp);
   if (run->recipe->loss == PLUMB_LOSS_POLICY)
@@ -497,8 +498,10 @@ plumb_run_online_step (PlumbRun *run, GError **error)
   if (ok && samples_wait (run, &t))
     plumb_run_record_samples (run, batch, FALSE, NULL);
   if (ok)
-    record_step (run, batch, &t, start, trained);
-  adapt_kl (run, batch->experience);
+    {
+      record_step (run, batch, &t, start, trained);
+      adapt_kl (run, batch->experience);
+    }
   if (e != batch->experience)
     plumb_experience_free (e);
   return ok;

@@ -128,11 +128,10 @@ open_models (PlumbRun *run, const PlumbWorkerSettings *settings, GArray *workers
   for (guint i = 0; ok && i < requests->len; i++)
     {
       GVariant *answer = plumb_crew_request_answer (g_ptr_array_index (requests, i));
-      gboolean trains = (int) i < plumb_crew_size (run->crew);
       double peak = 0;
-      add_planned (run, answer, i == 0 || !trains);
-      if (trains && g_variant_lookup (answer, "peak", "d", &peak))
-        run->limits.peak += peak;
+      add_planned (run, answer, i == 0 || (int) i >= plumb_crew_size (run->crew));
+      g_variant_lookup (answer, "peak", "d", &peak);
+      run->limits.peak += peak;
     }
   return ok;
 }

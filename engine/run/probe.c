@@ -124,12 +124,20 @@ plumb_run_probe (PlumbRun *run, const struct plumb_experience *e, const PlumbPro
   return TRUE;
 }
 
+/* An update that is measured against the sampler asks for no log-probs of the policy. */
+static gboolean
+is_measured_by_sampler (PlumbRun *run)
+{
+  return run->recipe->loss == PLUMB_LOSS_POLICY
+         && g_strcmp0 (plumb_spec_get_text (run->spec, "algorithm.old_logprobs"), "sampler") == 0;
+}
+
 int
 plumb_run_training_probes (PlumbRun *run, struct plumb_experience *e, gboolean policy, PlumbProbe *probes)
 {
   double temperature = plumb_spec_get_real (run->spec, "rollout.temperature");
   int n = 0;
-  if (policy)
+  if (policy && !is_measured_by_sampler (run))
     probes[n++] = (PlumbProbe){ PLUMB_PROBE_POLICY, temperature, e->old_logp, e->entropy, NULL };
   if (plumb_recipe_needs_reference (run->spec))
     probes[n++] = (PlumbProbe){ PLUMB_PROBE_REFERENCE, temperature, e->reference_logp, NULL, NULL };

@@ -197,7 +197,7 @@ describe_opened (PlumbWorker *self, const PlumbMemoryPlan *plan, const struct de
   g_variant_dict_insert (answer, "plan", "s", text);
   g_variant_dict_insert (answer, "device", "s", info->name);
   g_variant_dict_insert (answer, "cores", "i", info->cores);
-  g_variant_dict_insert (answer, "peak", "d", self->limits.peak);
+  g_variant_dict_insert (answer, "peak", "d", self->trainer || self->critic_trainer ? self->limits.peak : 0.0);
   g_variant_dict_insert (answer, "products", "s", info->matmul_path);
   g_variant_dict_insert (answer, "parameters", "t", (guint64) (model ? model->table->elements : 0));
   g_variant_dict_insert (answer, "checkpoint-bytes", "t",

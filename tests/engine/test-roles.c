@@ -66,6 +66,21 @@ test_same (Engine *engine, gconstpointer data)
     }
 }
 
+/* A reward model on a worker of its own scores while the trainer is asked for log-probs: not for what the sampler told. */
+static void
+test_sampler (Engine *engine, gconstpointer data)
+{
+#define SAMPLER "ppo.spec --set algorithm.old_logprobs=sampler "
+  write_spec (engine);
+  run_ok (engine, SAMPLER "--run-dir together");
+  run_ok (engine, SAMPLER "--set placement.reward=cpu --run-dir apart");
+  g_autoptr (GArray) gap = engine_series (engine, "apart", "policy/logprob_gap_max");
+  g_assert_cmpuint (gap->len, ==, 0);
+  assert_same_metrics (engine, "together", "apart");
+  assert_same_checkpoint (engine, "together", "apart", 4);
+#undef SAMPLER
+}
+
 /* The critic's state is in the checkpoint wherever it lives: a run goes on with its roles elsewhere. */
 static void
 test_resume (Engine *engine, gconstpointer data)
@@ -248,6 +263,7 @@ main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
   ENGINE_TEST ("/engine/roles/same", test_same);
+  ENGINE_TEST ("/engine/roles/sampler", test_sampler);
   ENGINE_TEST ("/engine/roles/resume", test_resume);
   ENGINE_TEST ("/engine/roles/warmup", test_warmup);
   ENGINE_TEST ("/engine/roles/mixed", test_mixed);

@@ -229,6 +229,31 @@ test_old_log_probs (Engine *engine, gconstpointer data)
 #undef ONE_UPDATE
 }
 
+/* Answers whose reward failed are in no update; what is told of them is the same all the same. */
+static void
+test_left_out (Engine *engine, gconstpointer data)
+{
+  static const char *const settings = "--set train.batch=24 --set algorithm.epochs=1 --set telemetry.token_detail=yes";
+  engine_write (engine, "judge.sh",
+                "n=0; while read -r line; do n=$(((n+1) % 3)); case $n in 0) echo '{\"failed\": \"\"}';; *) echo $n;; esac; done\n");
+  g_assert_cmpint (engine_shell (engine, "sed '/reward regex/,/pattern/d; s/functions = regex/functions = program/' "
+                                         "$SPECS/grpo.spec > judged.spec && "
+                                         "printf '[reward program]\\ncommand = /bin/sh judge.sh\\n' >> judged.spec"),
+                   ==, 0);
+  static const char *const old[] = { "pass", "auto" };
+  for (gsize i = 0; i < G_N_ELEMENTS (old); i++)
+    {
+      g_autofree char *arguments = g_strdup_printf ("judged.spec %s --set algorithm.old_logprobs=%s --run-dir judged-%s",
+                                                    settings, old[i], old[i]);
+      run_ok (engine, arguments);
+    }
+  g_autoptr (GArray) failed = engine_series (engine, "judged-auto", "reward/failed");
+  g_assert_cmpuint (failed->len, ==, 4);
+  g_assert_cmpfloat (g_array_index (failed, double, 3), >, 0);
+  assert_same_metrics (engine, "judged-pass", "judged-auto");
+  assert_same_kl (engine, "judged-pass", "judged-auto");
+}
+
 /* On the CPU the sampler tells what the trainer finds, so to learn from its log-probs changes nothing, and the gap is not told. */
 static void
 test_sampler_log_probs (Engine *engine, gconstpointer data)
@@ -297,6 +322,7 @@ main (int argc, char **argv)
   ENGINE_TEST ("/same-seed/micro-batches", test_micro_batches);
   ENGINE_TEST ("/same-seed/memory", test_memory);
   ENGINE_TEST ("/same-seed/old-log-probs", test_old_log_probs);
+  ENGINE_TEST ("/same-seed/left-out", test_left_out);
   ENGINE_TEST ("/same-seed/sampler-log-probs", test_sampler_log_probs);
   ENGINE_TEST ("/same-seed/shares", test_shares);
   return g_test_run ();
