@@ -467,9 +467,7 @@ plumb_run_online_step (PlumbRun *run, GError **error)
 {
   double start = plumb_telemetry_now (run->telemetry);
   struct plumb_group_statistics groups = { 0 };
-  /* What an evaluation took is none of the step's. */
-  g_hash_table_remove_all (run->phase_sums);
-  run->limits.probe = run->limits.train = run->limits.operations = 0;
+  plumb_run_forget_work (run);
   if (!begin_round (run, error))
     return FALSE;
   g_autoptr (PlumbBatch) batch = generate_batch (run, error);

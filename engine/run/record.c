@@ -290,6 +290,13 @@ plumb_run_record_samples (PlumbRun *run, const PlumbBatch *batch, gboolean evalu
 }
 
 void
+plumb_run_forget_work (PlumbRun *run)
+{
+  g_hash_table_remove_all (run->phase_sums);
+  run->limits.probe = run->limits.train = run->limits.operations = 0;
+}
+
+void
 plumb_run_record_shares (PlumbRun *run, double limit, double train_seconds, double step_seconds)
 {
   double train = run->limits.train, operations = run->limits.operations, total = limit + run->limits.probe + train;
@@ -300,7 +307,6 @@ plumb_run_record_shares (PlumbRun *run, double limit, double train_seconds, doub
   /* What was generated ahead took no time of the step. */
   if (total > 0 && step_seconds > 0 && !run->ahead)
     plumb_run_point (run, "throughput/total_of_limit", total / step_seconds);
-  run->limits.probe = run->limits.train = run->limits.operations = 0;
 }
 
 void

@@ -330,8 +330,10 @@ void plumb_run_record_reference (PlumbRun *run, const struct plumb_experience *e
 void plumb_run_record_samples (PlumbRun *run, const PlumbBatch *batch, gboolean evaluation, const char *set);
 void plumb_run_record_updates (PlumbRun *run, const PlumbUpdateSums *sums, const PlumbLossSpec *loss,
                                const char *metric);
-/* Shares of the limits that a step reached, and forgets what it did; `limit` is that of its generation. What took no time, or was
- * not measured, is not told. */
+/* A step begins: what was computed and timed before (an evaluation, a step that failed) is none of its own. */
+void plumb_run_forget_work (PlumbRun *run);
+/* Shares of the limits that a step reached; `limit` is that of its generation. What took no time, or was not measured, is not
+ * told. */
 void plumb_run_record_shares (PlumbRun *run, double limit, double train_seconds, double step_seconds);
 void plumb_run_record_step (PlumbRun *run, double seconds, gint64 tokens);
 void plumb_run_point (PlumbRun *run, const char *metric, double value);

@@ -161,6 +161,7 @@ plumb_run_supervised_step (PlumbRun *run, GError **error)
   struct plumb_schedule schedule = rate_schedule (run);
   PlumbLossSpec loss = loss_of (run);
   PlumbUpdateSums sums = { 0 };
+  plumb_run_forget_work (run);
   struct plumb_experience *e = take_rows (run, (int) batch, error);
   if (!e)
     return FALSE;

@@ -288,6 +288,10 @@ test_shares (Engine *engine, gconstpointer data)
       for (guint k = 0; k < online->len; k++)
         g_assert_cmpfloat (g_array_index (online, double, k), >, 0);
     }
+  /* Such a step does nothing but train: the evaluation between them counts for none. */
+  run_ok (engine, "$SPECS/sft.spec --set data.eval=builtin:arithmetic --set eval.every=2 --run-dir evaluated");
+  g_autoptr (GArray) all = engine_series (engine, "evaluated", shares[2]), train = engine_series (engine, "evaluated", shares[1]);
+  g_assert_cmpmem (all->data, all->len * sizeof (double), train->data, train->len * sizeof (double));
   run_ok (engine, "$SPECS/grpo.spec --set rollout.max_running=4 --run-dir crowded");
   g_autoptr (GArray) queued = engine_series (engine, "online", "rollout/queued");
   g_autoptr (GArray) crowded = engine_series (engine, "crowded", "rollout/queued");
