@@ -530,7 +530,8 @@ cuda_norm_qkv_forward (struct dev_context *context, const struct dev_norm *norm,
   job.shape = *shape;
   job.positions = batch->positions;
   job.slots = batch->slots;
-  if (!kv->k_scales && !qkv->q_norm && !qkv->k_norm && shape->head_size % 2 == 0 && takes_norm (context, &job, norm, batch->tokens, type) && launch<SOURCE_NORM, RESULT_QKV> (context, &job))
+  if (!kv->k_scales && !qkv->q_norm && !qkv->k_norm && shape->head_size % 2 == 0
+      && takes_norm (context, &job, norm, batch->tokens, type) && launch<SOURCE_NORM, RESULT_QKV> (context, &job))
     return;
   cuda_norm_linear_forward (context, norm, raw, w, batch->tokens, type);
   cuda_qkv_forward (context, q, kv, raw, qkv, shape, batch, type);
