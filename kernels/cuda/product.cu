@@ -18,9 +18,6 @@
 #define LIBRARY_WORKSPACE ((size_t) 64 << 20)
 #define CACHE_SLOTS 4096 // power of two
 #define DETERMINISTIC_ROWS 256
-#ifndef CODES_FAST
-#define CODES_FAST 0 // whether sums of products of codes may stay in the tensor cores' own precision
-#endif
 
 struct key
 {
@@ -112,7 +109,7 @@ static void
 call_init_codes (struct call *call, const struct job *job)
 {
   cublasOperation_t first = CUBLAS_OP_T;
-  int8_t fast = CODES_FAST;
+  int8_t fast = 0; /* sums do not stay in the tensor cores' own precision */
   int part = job->k / job->parts;
   cublasLtMatmulDescInit (&call->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F);
   cublasLtMatmulDescSetAttribute (&call->operation, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first);
