@@ -24,19 +24,22 @@ plumb_window_toast (PlumbWindow *self, const char *text)
 static void
 notify_end (PlumbWindow *self, PlumbRun *run)
 {
+  GApplication *application = G_APPLICATION (gtk_window_get_application (GTK_WINDOW (self)));
   const PlumbRunInfo *info = plumb_run_get_info (run);
   g_autoptr (GNotification) notification = NULL;
   g_autofree char *body = NULL;
 
   if (gtk_window_is_active (GTK_WINDOW (self)) && self->run == run)
     return;
+  /* Without a session bus there is nobody to notify. */
+  if (application == NULL || g_application_get_dbus_connection (application) == NULL)
+    return;
   notification = g_notification_new (plumb_run_get_title (run));
   body = g_strdup (info->message != NULL ? info->message : _ (plumb_run_state_label (info->state)));
   g_notification_set_body (notification, body);
   g_notification_set_default_action_and_target (notification, "app.open-run", "s",
                                                 plumb_run_get_path (run));
-  g_application_send_notification (G_APPLICATION (gtk_window_get_application (GTK_WINDOW (self))),
-                                   plumb_run_get_path (run), notification);
+  g_application_send_notification (application, plumb_run_get_path (run), notification);
 }
 
 static void
@@ -276,9 +279,8 @@ plumb_window_init (PlumbWindow *self)
                            G_CONNECT_SWAPPED);
   g_signal_connect_object (self->list, "row-selected", G_CALLBACK (row_selected_cb), self,
                            G_CONNECT_SWAPPED);
-  g_signal_connect_object (self->search, "search-changed",
-                           G_CALLBACK (plumb_accessible_filter), self->list,
-                           G_CONNECT_SWAPPED);
+  g_signal_connect_object (self->search, "search-changed", G_CALLBACK (plumb_accessible_filter),
+                           self->list, G_CONNECT_SWAPPED);
   g_signal_connect_object (self->new_run, "started", G_CALLBACK (started_cb), self,
                            G_CONNECT_SWAPPED);
   g_signal_connect_object (self->new_run, "notify::can-start", G_CALLBACK (can_start_cb), self,
