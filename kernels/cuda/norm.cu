@@ -77,8 +77,8 @@ add_norm_forward (float *sum, T *out, float *rstd, const float *x, const T *delt
 
 /* Block b takes rows b, b + grid, ... and leaves its part of dweight in row b of partial. */
 template <typename T, int N, int PER>
-__global__ void
-add_norm_backward (float *dx, T *dx_typed, float *partial, const T *dout, const float *sum, const float *rstd,
+__device__ __forceinline__ void
+take_rows_back (float *dx, T *dx_typed, float *partial, const T *dout, const float *sum, const float *rstd,
                    const T *weight, int t, int width)
 {
   __shared__ float shared[WARP];
@@ -135,6 +135,26 @@ add_norm_backward (float *dx, T *dx_typed, float *partial, const T *dout, const 
       if (c < width && partial)
         store_pack (partial + (int64_t) blockIdx.x * width + c, dweight[p]);
     }
+}
+
+template <typename T, int N, int PER>
+__global__ void
+add_norm_backward (float *dx, T *dx_typed, float *partial, const T *dout, const float *sum, const float *rstd,
+                   const T *weight, int t, int width)
+{
+  take_rows_back<T, N, PER> (dx, dx_typed, partial, dout, sum, rstd, weight, t, width);
+}
+
+#define WIDE_THREADS 512
+#define WIDE_PER 4
+
+/* Rows that are too wide for 256 threads: so many may have 128 registers each. */
+template <typename T, int N>
+__global__ void __launch_bounds__ (WIDE_THREADS)
+wide_norm_backward (float *dx, T *dx_typed, float *partial, const T *dout, const float *sum, const float *rstd,
+                    const T *weight, int t, int width)
+{
+  take_rows_back<T, N, WIDE_PER> (dx, dx_typed, partial, dout, sum, rstd, weight, t, width);
 }
 
 /* Threads of a block and packs per thread for a row; false where a row is too wide. */
@@ -199,13 +219,24 @@ backward (struct dev_context *context, float *dx, void *dx_typed, float *dweight
   int threads, per, blocks = 4 * context->multiprocessors;
   if (!choose (context, width, N, &threads, &per))
     return;
+  bool wide = N == 8 && threads > WIDE_THREADS;
+  if (wide && width > WIDE_THREADS * WIDE_PER * N)
+    {
+      cuda_fail (context, DEV_UNSUPPORTED, "gradients of norms of rows of %d elements are not supported; %d are, in multiples of 8",
+                 width, WIDE_THREADS * WIDE_PER * 8);
+      return;
+    }
   blocks = t < blocks ? t : blocks;
   float *partial = NULL;
   if (dweight
       && !(partial = (float *) cuda_scratch (context, (size_t) blocks * width * sizeof (float), "add_norm_backward")))
     return;
-  WITH_PER (per, (add_norm_backward<T, N, PER><<<blocks, threads, 0, context->stream>>> (
-                     dx, (T *) dx_typed, partial, (const T *) dout, sum, rstd, (const T *) weight, t, width)));
+  if (wide)
+    wide_norm_backward<T, N><<<blocks, WIDE_THREADS, 0, context->stream>>> (
+        dx, (T *) dx_typed, partial, (const T *) dout, sum, rstd, (const T *) weight, t, width);
+  else
+    WITH_PER (per, (add_norm_backward<T, N, PER><<<blocks, threads, 0, context->stream>>> (
+                       dx, (T *) dx_typed, partial, (const T *) dout, sum, rstd, (const T *) weight, t, width)));
   if (CUDA_LAUNCHED (context, "add_norm_backward") && dweight)
     cuda_add_partials (context, dweight, partial, blocks, width, width);
 }

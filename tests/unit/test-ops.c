@@ -43,9 +43,8 @@ check_linear (Fixture *f)
 }
 
 static void
-check_norm (Fixture *f)
+check_norm_of (Fixture *f, int t, int width)
 {
-  int t = pick (f, 1, 40), width = pick (f, 1, 200);
   size_t n = (size_t) t * width;
   float *x = random_floats (f, n, 2), *sum = take (f, n * 4), *want_sum = take (f, n * 4);
   float *rstd = take (f, t * 4), *want_rstd = take (f, t * 4);
@@ -67,6 +66,19 @@ check_norm (Fixture *f)
   assert_near ("add_norm dx", dx, want_dx, n, DEV_F32, 2e-6);
   assert_near ("add_norm dx typed", typed, want_typed, n, f->type, bound (f));
   assert_near ("add_norm dweight", dw, want_dw, width, DEV_F32, 5e-6);
+}
+
+static void
+check_norm (Fixture *f)
+{
+  check_norm_of (f, pick (f, 1, 40), pick (f, 1, 200));
+}
+
+/* Up to the greatest width of the gradient; beyond 4096 in multiples of 8. */
+static void
+check_wide_norm (Fixture *f)
+{
+  check_norm_of (f, pick (f, 1, 3), pick (f, 0, 2) ? 8 * pick (f, 100, 2048) : pick (f, 200, 4096));
 }
 
 static void
@@ -339,6 +351,7 @@ main (int argc, char **argv)
   static const Test tests[] = {
     { "linear", check_linear },
     { "norm", check_norm },
+    { "wide-norm", check_wide_norm },
     { "swiglu", check_swiglu },
     { "embed", check_embed },
     { "moves", check_moves },
