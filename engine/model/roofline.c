@@ -50,11 +50,13 @@ fill (PlumbDevice *device, char *to, float *scratch, gsize elements, enum dev_ty
     ops->convert (device->context, to + done * dev_type_size (type), type, scratch, DEV_F32, MIN (PATTERN, elements - done));
 }
 
-/* What is measured: products of n x n, copies of so many bytes, `rounds` of each. */
+/* What is measured: products of n x n, copies of so many bytes, `rounds` of each; again, for the best, while less than
+ * `seconds` have passed. */
 typedef struct
 {
   int n, rounds;
   gsize copied;
+  double seconds;
 } Size;
 
 static void
@@ -63,7 +65,8 @@ measure (PlumbDevice *device, enum dev_type type, const Size *size, char *a, cha
   const struct dev_ops *ops = device->ops;
   struct dev_context *context = device->context;
   struct dev_matrix w = { .data = b, .rows = size->n, .cols = size->n };
-  for (int attempt = 0; attempt < ATTEMPTS; attempt++)
+  double began = now ();
+  for (int attempt = 0; attempt < ATTEMPTS && (attempt == 0 || now () - began < size->seconds); attempt++)
     {
       double start = now ();
       for (int i = 0; i < size->rounds; i++)
@@ -84,10 +87,10 @@ choose_size (const PlumbDevice *device, enum dev_type type, gsize memory)
 {
   const gsize least = (gsize) 4 << 20, most = (gsize) 128 << 20;
   if (device->asynchronous)
-    return (Size){ 8192, type == DEV_BF16 ? 20 : 3, most };
+    return (Size){ 8192, type == DEV_BF16 ? 20 : 3, most, 10 };
   if (memory == 0)
-    return (Size){ 2048, 2, most };
-  return (Size){ 768, 2, CLAMP (memory / 2, least, most / 4) };
+    return (Size){ 2048, 2, most, 10 };
+  return (Size){ 512, 1, CLAMP (memory / 2, least, most / 4), 0.1 };
 }
 
 gboolean

@@ -310,7 +310,8 @@ plumb_run_save_checkpoint (PlumbRun *run, GError **error)
                            "checkpoint of step %" G_GINT64_FORMAT, run->position.step);
   else
     plumb_remove_tree (aside, NULL);
-  plumb_run_end_phase (run);
+  if (ok)
+    plumb_run_end_phase (run);
   return ok;
 }
 

@@ -211,6 +211,7 @@ plumb_run_generate (PlumbRun *run, const PlumbAsk *ask, GError **error)
     return NULL;
   plumb_run_begin_phase (run, "score");
   gboolean ok = plumb_batch_score (run, batch, error);
-  plumb_run_end_phase (run);
+  if (ok)
+    plumb_run_end_phase (run);
   return ok ? g_steal_pointer (&batch) : NULL;
 }

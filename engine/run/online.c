@@ -168,7 +168,8 @@ fill_log_probs (PlumbRun *run, struct plumb_experience *e, gboolean policy, GErr
     return TRUE;
   plumb_run_begin_phase (run, "logprob");
   gboolean ok = plumb_run_probe (run, e, probes, n, error);
-  plumb_run_end_phase (run);
+  if (ok)
+    plumb_run_end_phase (run);
   return ok;
 }
 

@@ -234,6 +234,7 @@ plumb_run_prepare_preferences (PlumbRun *run, struct plumb_experience *e, PlumbL
   plumb_run_begin_phase (run, "logprob");
   ok = plumb_run_log_probs (run, e, TRUE, 1, e->reference_logp, NULL, error)
        && (loss->id != PLUMB_LOSS_KTO || estimate_kto (run, e, &loss->kto, error));
-  plumb_run_end_phase (run);
+  if (ok)
+    plumb_run_end_phase (run);
   return ok;
 }

@@ -97,6 +97,7 @@ struct _PlumbRun
   PlumbDataSet *cursor_set;                 /* that data; `train` or `warmup` */
   gsize passed_over;                        /* of its rows, up to the last step */
   PlumbPosition position;
+  gint64 last_whole_step;                   /* before the one that is being made */
   gint64 steps[2];                          /* of each stage; supervised: at most */
   GArray *stop_ids;                         /* gint32 */
   guint64 memory_planned;
@@ -150,6 +151,7 @@ void plumb_run_note_workers (PlumbRun *run, GArray *workers);
 /* keeper.c: heartbeat, phases and signals. */
 void plumb_run_install_signals (void);
 gboolean plumb_run_should_stop (PlumbRun *run);
+/* A phase that fails is not ended: what tells of the failure names it. */
 void plumb_run_begin_phase (PlumbRun *run, const char *name);
 void plumb_run_end_phase (PlumbRun *run);
 /* Seconds that phases of the name took since it was last asked; 0: there was none. */

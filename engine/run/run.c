@@ -365,6 +365,28 @@ tell_mastered (PlumbRun *run)
                       run->position.step);
 }
 
+/* Ends the message of a failure with the phase that it happened in, unless it names it. */
+static void
+tell_phase (PlumbRun *run, GError **error)
+{
+  static const char *const phases[][2] = {
+    { "generate", "generating" },      { "score", "scoring" },  { "logprob", "computing log-probs" },
+    { "train", "training" },           { "sync", "handing over weights" },
+    { "checkpoint", "writing a checkpoint" },
+  };
+  if (!error || !*error || !run->phase || plumb_error_exit_code (*error) == PLUMB_EXIT_INTERRUPTED
+      || strstr ((*error)->message, " in phase "))
+    return;
+  for (gsize i = 0; i < G_N_ELEMENTS (phases); i++)
+    if (g_str_equal (run->phase, phases[i][0]))
+      {
+        char *message = g_strdup_printf ("%s (while %s, after step %" G_GINT64_FORMAT ")", (*error)->message, phases[i][1],
+                                         run->last_whole_step);
+        g_free ((*error)->message);
+        (*error)->message = message;
+      }
+}
+
 static gboolean
 loop (PlumbRun *run, gboolean *stopped, GError **error)
 {
@@ -377,6 +399,7 @@ loop (PlumbRun *run, gboolean *stopped, GError **error)
       if (*stopped || run->fulfilled)
         break;
       g_autoptr (GError) failure = NULL;
+      run->last_whole_step = run->position.step;
       gboolean ok = run->position.stage == PLUMB_STAGE_ONLINE ? plumb_run_online_step (run, &failure)
                                                               : plumb_run_supervised_step (run, &failure);
       if (!ok && run->diverged)
@@ -393,7 +416,10 @@ loop (PlumbRun *run, gboolean *stopped, GError **error)
       if (!ok)
         g_propagate_error (error, g_steal_pointer (&failure));
       if (!ok || !after_step (run, error) || !check_failures (run, error))
-        return FALSE;
+        {
+          tell_phase (run, error);
+          return FALSE;
+        }
     }
   return save_checkpoint (run, error);
 }

@@ -200,6 +200,7 @@ test_full_disk (Engine *engine, gconstpointer data)
   g_assert_cmpint (code, ==, 5);
   assert_has (message, "full/checkpoints/step-000001.new/optimizer.safetensors");
   assert_has (message, "File too large");
+  assert_has (message, "(while writing a checkpoint, after step 0)");
   g_assert_cmpint (engine_shell (engine, "test -z \"$(ls full/checkpoints)\""), ==, 0);
   g_assert_cmpint (engine_call (engine, "status full"), ==, 0);
   assert_has (engine->out, "Failed");
