@@ -69,6 +69,7 @@ new_share_row (PlumbTimelinePage *self, const Share *share, double total)
   g_autofree char *seconds = plumb_format_duration (share->seconds);
   g_autofree char *mean = plumb_format_duration (share->seconds / share->n);
   g_autofree char *percent = g_strdup_printf ("%.1f %%", 100 * share->seconds / total);
+  g_autofree char *color = g_strdup_printf ("phase-%u", plumb_phase_color (share->phase) + 1);
   g_autofree char *subtitle = NULL;
 
   /* translators: "12 times, 3.2 s each, 38 s in all" */
@@ -78,6 +79,7 @@ new_share_row (PlumbTimelinePage *self, const Share *share, double total)
   adw_preferences_row_set_title (ADW_PREFERENCES_ROW (row), share->phase);
   adw_action_row_set_subtitle (ADW_ACTION_ROW (row), subtitle);
   gtk_level_bar_set_value (GTK_LEVEL_BAR (bar), CLAMP (share->seconds / total, 0, 1));
+  gtk_widget_add_css_class (bar, color);
   plumb_accessible_set_label (bar, share->phase);
   gtk_widget_set_size_request (bar, 100, -1);
   gtk_widget_set_valign (bar, GTK_ALIGN_CENTER);
