@@ -132,19 +132,6 @@ measure_group (PlumbRolloutsPage *self, guint start, guint end)
 }
 
 static GtkWidget *
-new_label (const char *text, const char *style)
-{
-  GtkWidget *label = gtk_label_new (text);
-
-  gtk_label_set_xalign (GTK_LABEL (label), 0);
-  gtk_label_set_wrap (GTK_LABEL (label), TRUE);
-  gtk_label_set_wrap_mode (GTK_LABEL (label), PANGO_WRAP_WORD_CHAR);
-  if (style != NULL)
-    gtk_widget_add_css_class (label, style);
-  return label;
-}
-
-static GtkWidget *
 new_prompt_row (PlumbRolloutsPage *self, guint start)
 {
   const PlumbSample *sample = sample_at (self, start);
@@ -274,16 +261,16 @@ show_group (PlumbRolloutsPage *self)
     g_ptr_array_add (self->shown, self->found->samples->pdata[i]);
   g_ptr_array_sort (self->shown, compare_rewards);
 
-  prompt = new_label (first->prompt_text, "prompt");
+  prompt = plumb_sample_label_new (first->prompt_text, "prompt");
   gtk_label_set_selectable (GTK_LABEL (prompt), TRUE);
   gtk_box_append (self->group, prompt);
   if (first->answer != NULL && *first->answer != '\0')
     {
       g_autofree char *answer = g_strdup_printf (_ ("Expected answer: %s"), first->answer);
 
-      gtk_box_append (self->group, new_label (answer, "dim-label"));
+      gtk_box_append (self->group, plumb_sample_label_new (answer, "dim-label"));
     }
-  gtk_box_append (self->group, new_label (summary, "heading"));
+  gtk_box_append (self->group, plumb_sample_label_new (summary, "heading"));
   for (guint i = 0; i < self->shown->len; i++)
     gtk_box_append (self->group, plumb_sample_card_new (self->shown->pdata[i]));
   set_card (self, 0);

@@ -21,6 +21,19 @@ struct _PlumbSampleCard
 
 G_DEFINE_FINAL_TYPE (PlumbSampleCard, plumb_sample_card, GTK_TYPE_BOX)
 
+GtkWidget *
+plumb_sample_label_new (const char *text, const char *style)
+{
+  GtkWidget *label = gtk_label_new (text);
+
+  gtk_label_set_xalign (GTK_LABEL (label), 0);
+  gtk_label_set_wrap (GTK_LABEL (label), TRUE);
+  gtk_label_set_wrap_mode (GTK_LABEL (label), PANGO_WRAP_WORD_CHAR);
+  if (style != NULL)
+    gtk_widget_add_css_class (label, style);
+  return label;
+}
+
 const char *
 plumb_sample_finish_text (const PlumbSample *sample)
 {

@@ -14,6 +14,9 @@ G_DECLARE_FINAL_TYPE (PlumbSampleCard, plumb_sample_card, PLUMB, SAMPLE_CARD, Gt
 /* Copies what it shows. */
 GtkWidget *plumb_sample_card_new (const PlumbSample *sample);
 
+/* A text of a sample, wrapped; style: a class, or NULL. */
+GtkWidget *plumb_sample_label_new (const char *text, const char *style);
+
 /* "cut at the limit", "ended by itself", ...; (transfer none) */
 const char *plumb_sample_finish_text (const PlumbSample *sample);
 /* Parts of the reward, advantage, length and end, in one line; new. */

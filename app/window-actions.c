@@ -198,31 +198,45 @@ open_folder_cb (GSimpleAction *action, GVariant *parameter, gpointer user_data)
     gtk_show_uri (GTK_WINDOW (self), uri, GDK_CURRENT_TIME);
 }
 
-static void
-choose_spec_response_cb (GtkNativeDialog *dialog, int response, gpointer user_data)
+typedef struct
 {
-  g_autoptr (PlumbWindow) self = user_data;
+  PlumbWindow *window;
+  void (*open) (PlumbWindow *, const char *path);
+} Choice;
+
+static void
+choice_response_cb (GtkNativeDialog *dialog, int response, gpointer user_data)
+{
+  g_autofree Choice *choice = user_data;
+  g_autoptr (PlumbWindow) window = choice->window;
   g_autoptr (GFile) file = NULL;
   g_autofree char *path = NULL;
 
   if (response == GTK_RESPONSE_ACCEPT)
     file = gtk_file_chooser_get_file (GTK_FILE_CHOOSER (dialog));
   if (file != NULL && (path = g_file_get_path (file)) != NULL)
-    plumb_window_open_spec (self, path);
+    choice->open (window, path);
   g_object_unref (dialog);
+}
+
+static void
+choose_file (PlumbWindow *self, const char *title, const char *accept,
+             void (*open) (PlumbWindow *, const char *path))
+{
+  GtkFileChooserNative *dialog;
+  Choice *choice = g_new (Choice, 1);
+
+  *choice = (Choice){ g_object_ref (self), open };
+  dialog = gtk_file_chooser_native_new (title, GTK_WINDOW (self), GTK_FILE_CHOOSER_ACTION_OPEN, accept, NULL);
+  gtk_native_dialog_set_modal (GTK_NATIVE_DIALOG (dialog), TRUE);
+  g_signal_connect (dialog, "response", G_CALLBACK (choice_response_cb), choice);
+  gtk_native_dialog_show (GTK_NATIVE_DIALOG (dialog));
 }
 
 static void
 choose_spec_cb (GSimpleAction *action, GVariant *parameter, gpointer user_data)
 {
-  PlumbWindow *self = user_data;
-  GtkFileChooserNative *dialog;
-
-  dialog = gtk_file_chooser_native_new (_ ("Open a Spec"), GTK_WINDOW (self),
-                                        GTK_FILE_CHOOSER_ACTION_OPEN, NULL, NULL);
-  gtk_native_dialog_set_modal (GTK_NATIVE_DIALOG (dialog), TRUE);
-  g_signal_connect (dialog, "response", G_CALLBACK (choose_spec_response_cb), g_object_ref (self));
-  gtk_native_dialog_show (GTK_NATIVE_DIALOG (dialog));
+  choose_file (user_data, _ ("Open a Spec"), NULL, plumb_window_open_spec);
 }
 
 static void
@@ -307,7 +321,7 @@ import_cb (GSimpleAction *action, GVariant *parameter, gpointer user_data)
 static void
 choose_import_cb (GSimpleAction *action, GVariant *parameter, gpointer user_data)
 {
-  plumb_window_choose_import (user_data);
+  choose_file (user_data, _ ("Import Settings or Curves"), _ ("_Import"), plumb_window_import);
 }
 
 static void

@@ -182,29 +182,3 @@ plumb_window_import (PlumbWindow *window, const char *path)
   g_task_set_task_data (task, self, NULL);
   g_task_run_in_thread (task, look_thread);
 }
-
-static void
-response_cb (GtkNativeDialog *dialog, int response, gpointer user_data)
-{
-  g_autoptr (PlumbWindow) window = user_data;
-  g_autoptr (GFile) file = NULL;
-  g_autofree char *path = NULL;
-
-  if (response == GTK_RESPONSE_ACCEPT)
-    file = gtk_file_chooser_get_file (GTK_FILE_CHOOSER (dialog));
-  if (file != NULL && (path = g_file_get_path (file)) != NULL)
-    plumb_window_import (window, path);
-  g_object_unref (dialog);
-}
-
-void
-plumb_window_choose_import (PlumbWindow *window)
-{
-  GtkFileChooserNative *dialog;
-
-  dialog = gtk_file_chooser_native_new (_ ("Import Settings or Curves"), GTK_WINDOW (window),
-                                        GTK_FILE_CHOOSER_ACTION_OPEN, _ ("_Import"), NULL);
-  gtk_native_dialog_set_modal (GTK_NATIVE_DIALOG (dialog), TRUE);
-  g_signal_connect (dialog, "response", G_CALLBACK (response_cb), g_object_ref (window));
-  gtk_native_dialog_show (GTK_NATIVE_DIALOG (dialog));
-}

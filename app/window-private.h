@@ -33,7 +33,6 @@ void plumb_window_update_actions (PlumbWindow *self);
 /* window-import.c */
 /* Makes a form of another trainer's settings, or a run of its curves, and shows it. */
 void plumb_window_import (PlumbWindow *self, const char *path);
-void plumb_window_choose_import (PlumbWindow *self);
 
 /* window.c */
 void plumb_window_show_run (PlumbWindow *self, PlumbRun *run);

@@ -34,7 +34,6 @@ start_program (void)
 static void
 test_first_start (void)
 {
-
   start_program ();
   reader_attach ("plumbline", 20);
   reader_wait (ATSPI_ROLE_FRAME, "Plumbline", 10);
@@ -46,7 +45,6 @@ test_first_start (void)
 static void
 test_new_run (void)
 {
-
   reader_press ("New Run");
   reader_wait (ATSPI_ROLE_COMBO_BOX, "Start from", 10);
   reader_wait (ATSPI_ROLE_LIST, "Training", 10);
@@ -58,7 +56,6 @@ test_new_run (void)
 static void
 test_bad_value (void)
 {
-
   reader_write (ATSPI_ROLE_TEXT, LEARNING_RATE, "fast");
   reader_wait_described (ATSPI_ROLE_TEXT, LEARNING_RATE,
                          "this is not a finite number: write a number like*", 5);
@@ -77,7 +74,6 @@ test_bad_value (void)
 static void
 test_run (void)
 {
-
   reader_write (ATSPI_ROLE_TEXT, "Name", "by ear");
   reader_write (ATSPI_ROLE_SPIN_BUTTON, "Warm-up steps*", "5");
   reader_write (ATSPI_ROLE_SPIN_BUTTON, "Prompts per step*", "16");
@@ -101,7 +97,6 @@ go_to (const char *view)
 static void
 test_overview (void)
 {
-
   go_to ("Overview");
   reader_wait_described (ATSPI_ROLE_IMAGE, "Reward", "step 9: *; least *, greatest *", 10);
   /* Further down than the window shows. */
@@ -113,7 +108,6 @@ test_overview (void)
 static void
 test_charts (void)
 {
-
   go_to ("Charts");
   reader_wait_described (ATSPI_ROLE_IMAGE, "reward/mean", "step 9: *", 10);
   reader_wait (ATSPI_ROLE_PUSH_BUTTON, "reward (*)", 5);
@@ -128,7 +122,6 @@ test_charts (void)
 static void
 test_rollouts (void)
 {
-
   go_to ("Rollouts");
   reader_wait (ATSPI_ROLE_LABEL, "Group of 8 completions*", 10);
   reader_wait (ATSPI_ROLE_LABEL, "Prompt 1/*", 5);
@@ -143,7 +136,6 @@ test_rollouts (void)
 static void
 test_timeline (void)
 {
-
   go_to ("Timeline");
   reader_wait_described (ATSPI_ROLE_IMAGE, "Timeline of the workers' phases", "* from * on", 10);
   reader_wait (ATSPI_ROLE_LIST_ITEM, "generate", 5);
